@@ -83,10 +83,12 @@ var perMinute = replicas.Settings{PerReplica: 100, Drain: time.Minute}
 // TestScalerAnswersKEDA: each call, and what it says of what it does not know.
 func TestScalerAnswersKEDA(t *testing.T) {
 	t.Parallel()
-	targets := fakeTargets("orders", "mails", "away", "out", "outside")
+	targets := fakeTargets("orders", "mails", "away", "out", "outside", "limited", "alone")
 	c := serveScaler(t, targets, perMinute)
 	targets["out"].saw(replicas.Figures{Known: true, In: 500, Members: 2, Open: true}, nil)
 	targets["outside"].saw(replicas.Figures{Known: true, In: 500, Members: -1, Open: true}, nil)
+	targets["limited"].saw(replicas.Figures{Known: true, In: 500, Members: 2, Limited: true}, nil)
+	targets["alone"].saw(replicas.Figures{Known: true, In: 500, Members: -1, Limited: true}, nil)
 	targets["orders"].saw(replicas.Figures{Known: true, In: 160, Members: -1}, nil)
 	targets["mails"].saw(replicas.Figures{Known: true, Members: -1}, nil)
 	targets["away"].saw(replicas.Figures{Known: true, In: 500, Members: -1}, errors.New("no leader"))
@@ -97,19 +99,21 @@ func TestScalerAnswersKEDA(t *testing.T) {
 		whole  int64
 		code   codes.Code
 	}{
-		"work":                     {ref("consumer", "orders"), true, 2, 2, codes.OK},
-		"its own number":           {ref("consumer", "orders", "perReplica", "64"), true, 3.125, 4, codes.OK},
-		"none":                     {ref("consumer", "mails"), false, 0, 0, codes.OK},
-		"a breaker is open":        {ref("consumer", "out"), true, 2, 2, codes.OK},
-		"and how many, is unknown": {ref("consumer", "outside"), false, 0, 0, codes.Unavailable},
-		"unknown":                  {ref("consumer", "away"), false, 0, 0, codes.Unavailable},
-		"no consumer":              {ref("consumer", "order"), false, 0, 0, codes.NotFound},
-		"which one":                {ref(), false, 0, 0, codes.NotFound},
-		"nothing can be done":      {ref("consumer", "orders", "perReplica", "0"), false, 0, 0, codes.InvalidArgument},
-		"not a number":             {ref("consumer", "orders", "perReplica", "NaN"), false, 0, 0, codes.InvalidArgument},
-		"a drain of no time":       {ref("consumer", "orders", "drainSeconds", "0.5"), false, 0, 0, codes.InvalidArgument},
-		"a drain of a year":        {ref("consumer", "orders", "drainSeconds", "31536000"), false, 0, 0, codes.InvalidArgument},
-		"what others have to say":  {ref("consumer", "orders", "scalerAddress", "x:1"), true, 2, 2, codes.OK},
+		"work":                      {ref("consumer", "orders"), true, 2, 2, codes.OK},
+		"its own number":            {ref("consumer", "orders", "perReplica", "64"), true, 3.125, 4, codes.OK},
+		"none":                      {ref("consumer", "mails"), false, 0, 0, codes.OK},
+		"a breaker is open":         {ref("consumer", "out"), true, 2, 2, codes.OK},
+		"and how many, is unknown":  {ref("consumer", "outside"), false, 0, 0, codes.Unavailable},
+		"at a limit that is shared": {ref("consumer", "limited"), true, 2, 2, codes.OK},
+		"and how many, nobody says": {ref("consumer", "alone"), false, 0, 0, codes.Unavailable},
+		"unknown":                   {ref("consumer", "away"), false, 0, 0, codes.Unavailable},
+		"no consumer":               {ref("consumer", "order"), false, 0, 0, codes.NotFound},
+		"which one":                 {ref(), false, 0, 0, codes.NotFound},
+		"nothing can be done":       {ref("consumer", "orders", "perReplica", "0"), false, 0, 0, codes.InvalidArgument},
+		"not a number":              {ref("consumer", "orders", "perReplica", "NaN"), false, 0, 0, codes.InvalidArgument},
+		"a drain of no time":        {ref("consumer", "orders", "drainSeconds", "0.5"), false, 0, 0, codes.InvalidArgument},
+		"a drain of a year":         {ref("consumer", "orders", "drainSeconds", "31536000"), false, 0, 0, codes.InvalidArgument},
+		"what others have to say":   {ref("consumer", "orders", "scalerAddress", "x:1"), true, 2, 2, codes.OK},
 	} {
 		active, err := c.IsActive(t.Context(), want.ref)
 		if status.Code(err) != want.code || active.GetResult() != want.active {
@@ -136,7 +140,7 @@ func TestScalerAnswersKEDA(t *testing.T) {
 		}
 	}
 	if _, err := c.IsActive(t.Context(), ref("consumer", "order")); !strings.Contains(status.Convert(err).Message(),
-		"away, mails, orders, out, outside") {
+		"alone, away, limited, mails, orders, out, outside") {
 		t.Errorf("who does not know the name is not told of those that are there: %v", err)
 	}
 }

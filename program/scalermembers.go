@@ -144,6 +144,7 @@ func processOf(at string, body []byte) (*replicas.Process, error) {
 		Runs       int64
 		RunSeconds float64 `json:"run_seconds"`
 		Breakers   map[string]struct{ State string }
+		Limited    bool `json:"at_shared_limit"`
 	}
 	if err := json.Unmarshal(body, &s); err != nil {
 		return nil, err
@@ -154,6 +155,7 @@ func processOf(at string, body []byte) (*replicas.Process, error) {
 	}
 	p := &replicas.Process{
 		Name: at, Workers: s.Limits.Max, Runs: s.Runs, Work: time.Duration(s.RunSeconds * float64(time.Second)), Paused: s.Paused,
+		Limited: s.Limited,
 	}
 	for _, b := range s.Breakers {
 		p.Open = p.Open || b.State != "closed"

@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -123,6 +124,17 @@ func TestMemberWithABreaker(t *testing.T) {
 		p, err := processOf("x", []byte(`{"limits":{"max":8},"breakers":`+breakers+`}`))
 		if err != nil || p.Open != open {
 			t.Errorf("%s: %+v, %v", breakers, p, err)
+		}
+	}
+}
+
+// TestMemberAtASharedLimit: it is told.
+func TestMemberAtASharedLimit(t *testing.T) {
+	t.Parallel()
+	for _, limited := range []bool{true, false} {
+		p, err := processOf("x", fmt.Appendf(nil, `{"limits":{"max":8},"at_shared_limit":%v}`, limited))
+		if err != nil || p.Limited != limited {
+			t.Errorf("%+v, %v, want %v", p, err, limited)
 		}
 	}
 }

@@ -145,6 +145,9 @@ func (t *scalerTarget) now() (sighting, <-chan struct{}) {
 // errOpen is of a scaler that does not know how many processes there are, so that it cannot ask for as many.
 var errOpen = errors.New("a circuit breaker is open: what more processes would do is not known")
 
+// errLimited is the same.
+var errLimited = errors.New("a limit that processes share is used up: how many there are is not known")
+
 // errTooEarly is of a scaler that has begun just now.
 var errTooEarly = errors.New("not known yet: there was no second look at the broker")
 
@@ -158,6 +161,8 @@ func (t *scalerTarget) answer(ctx context.Context, s replicas.Settings) (replica
 			return replicas.Answer{}, f, last.err
 		case f.Open && f.Members < 0:
 			return replicas.Answer{}, f, errOpen
+		case f.Limited && f.Members < 0:
+			return replicas.Answer{}, f, errLimited
 		case f.Known || f.Missing:
 			return replicas.Need(f, s), f, nil
 		}

@@ -276,8 +276,11 @@ func TestConsumer(t *testing.T) {
 			Decisions: 1, Last: pool.Decision{From: 1, Target: 3, Reason: pool.ReasonLimit, Detail: "fixed", At: at}},
 		Handled: 7, Failed: 3, DeadLettered: 2, LettersDelayed: 4,
 	}}
-	mails := &fakeTarget{down: true, stats: consumer.Stats{State: consumer.Opening, Lag: broker.UnknownLag()}}
+	mails := &fakeTarget{down: true, stats: consumer.Stats{
+		State: consumer.Opening, Lag: broker.UnknownLag(), InFlight: 3, Parked: 2, PutOff: 2}}
+	shared := map[string]admin.Limit{"calls": sharedLimit{&fakeLimit{}}}
 	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": mails},
+		Limits: map[string]map[string]admin.Limit{"orders": shared, "mails": shared},
 		Breakers: map[string]map[string]admin.Breaker{"orders": {"bills": fakeBreaker{"half-open", at}, "stock": fakeBreaker{"closed",
 			time.Time{}}}}})
 	for name, want := range map[string]string{
@@ -288,12 +291,12 @@ func TestConsumer(t *testing.T) {
 			`fixed","at":"2026-03-01T12:00:00Z"},"lag":12,"unsettled":17,"lag_at":"2026-03-01T12:00:00Z",` +
 			`"last_progress":"2026-03-01T12:00:00Z",` +
 			`"breakers":{"bills":{"state":"half-open","open_since":"2026-03-01T12:00:00Z"},"stock":{"state":"closed",` +
-			`"open_since":null}}}`,
+			`"open_since":null}},"at_shared_limit":false}`,
 		"mails": `{"consumer":"mails","state":"opening","paused":false,"ready":false,"limits":{"min":0,"max":0},"workers":{"busy":0,` +
 			`"idle":0,"stuck":0},` +
-			`"in_flight":0,"queued":0,"parked":0,"put_off":0,"lane_waiting":0,"full_lanes":0,"claims":0,` +
+			`"in_flight":3,"queued":0,"parked":2,"put_off":2,"lane_waiting":0,"full_lanes":0,"claims":0,` +
 			`"runs":0,"run_seconds":0,"handled":0,"failed":0,"dead_lettered":0,"dead_letters_delayed":0,"decision":null,` +
-			`"lag":null,"unsettled":null,"lag_at":null,"last_progress":null,"breakers":{}}`,
+			`"lag":null,"unsettled":null,"lag_at":null,"last_progress":null,"breakers":{},"at_shared_limit":true}`,
 	} {
 		a := get(t, url+"/consumers/"+name)
 		if a.status != 200 || strings.TrimSpace(a.body) != want || a.header.Get("Content-Type") != "application/json" {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/pool"
 )
 
@@ -45,6 +46,8 @@ type status struct {
 	LastProgress *time.Time `json:"last_progress"`
 	// Breakers around its handlers, by name.
 	Breakers map[string]breaker `json:"breakers"`
+	// AtSharedLimit: most of what is here waits for a limit, and processes share one, so that another process would bring no more.
+	AtSharedLimit bool `json:"at_shared_limit"`
 }
 
 type breaker struct {
@@ -118,8 +121,20 @@ func (s *Server) statusOf(name string, t Target) status {
 		Decision: decisionOf(st.Pool),
 		Runs:     st.Pool.Done, RunSeconds: st.Pool.Work.Seconds(),
 		Lag: known(st.Lag.Waiting), Unsettled: known(st.Lag.Unsettled), LagAt: when(st.Lag.At), LastProgress: when(st.LastProgress),
-		Breakers: breakersOf(s.cfg.Breakers[name]),
+		Breakers: breakersOf(s.cfg.Breakers[name]), AtSharedLimit: atSharedLimit(st, s.cfg.Limits[name]),
 	}
+}
+
+func atSharedLimit(s consumer.Stats, limits map[string]Limit) bool {
+	if 2*int64(s.PutOff) <= s.InFlight {
+		return false
+	}
+	for _, l := range limits {
+		if _, shared := shareOf(l); shared {
+			return true
+		}
+	}
+	return false
 }
 
 func known(n int64) *int64 {

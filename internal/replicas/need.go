@@ -47,6 +47,7 @@ const (
 	Missing    Reason = "missing"    // the durable is not there yet
 	Paused     Reason = "paused"     // by an operator, or at the broker: the number stays
 	Open       Reason = "open"       // a circuit breaker is: the number goes up no further
+	Limit      Reason = "limit"      // that processes share is used up: the number goes up no further
 	Unmeasured Reason = "unmeasured" // nobody has told what one process does: the number stays
 )
 
@@ -95,10 +96,17 @@ func Need(f Figures, s Settings) Answer {
 		a.Replicas, a.Reason = float64(f.Hold), Hold
 		a.Why += fmt.Sprintf("; that asks for %.3g, and %s", asked, f.whyHold())
 	}
-	if f.Open && a.Replicas > float64(there) {
-		a.Replicas, a.Reason = float64(there), Open
-		a.Why += fmt.Sprintf("; that asks for %.3g, and a circuit breaker is open: more would only wait, too; the number stays at %d",
-			asked, there)
+	stay := func(reason Reason, why string) {
+		if a.Replicas > float64(there) {
+			a.Replicas, a.Reason = float64(there), reason
+			a.Why += fmt.Sprintf("; that asks for %.3g, and %s; the number stays at %d", asked, why, there)
+		}
+	}
+	if f.Open {
+		stay(Open, "a circuit breaker is open: more would only wait, too")
+	}
+	if f.Limited {
+		stay(Limit, "a limit that processes share is used up: more would have parts of the same")
 	}
 	return a
 }

@@ -59,7 +59,7 @@ func (p *proof) look(now sample, f Figures) {
 	if p.hold > 0 && !now.at.Before(p.until) {
 		p.hold, p.from = 0, sample{} // what is asked for now is tried before it is judged
 	}
-	if f.Members <= 0 || f.Each == 0 || f.Paused || f.Open || !waits(f) {
+	if f.Members <= 0 || f.Each == 0 || f.Paused || f.Open || f.Limited || !waits(f) {
 		p.from = sample{}
 		return
 	}

@@ -48,4 +48,6 @@ type Process struct {
 	Paused bool
 	// Open: a circuit breaker of it is not closed. What its handlers call is out, and how long they take tells nothing.
 	Open bool
+	// Limited: most of what it has waits for a limit that processes share.
+	Limited bool
 }

@@ -155,8 +155,8 @@ type Figures struct {
 	Paused  bool
 	// Without is how many of those asked do not have the consumer.
 	Without int
-	// Open: a circuit breaker of one is not closed.
-	Open bool
+	// Open: a circuit breaker of one is not closed. Limited: one waits for a limit that they share.
+	Open, Limited bool
 	// Each is how many messages a second one process can do, by what they tell of themselves; 0: unknown.
 	Each float64
 	// Hold is how many processes there should be at most, because more did not bring more; 0: no bound. Untried: there were no
@@ -177,6 +177,7 @@ func (t *Tracker) Figures() Figures {
 	if m := t.last.Members; m != nil {
 		f.Members, f.Without, f.Open = m.There, m.Without, t.open()
 		f.Paused = slices.ContainsFunc(m.Told, func(p Process) bool { return p.Paused })
+		f.Limited = slices.ContainsFunc(m.Told, func(p Process) bool { return p.Limited })
 	}
 	if len(t.samples) > 1 {
 		then := t.since(rateOver)

@@ -176,6 +176,34 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// TestLimited: while processes wait for a limit that they share no more are asked for, and nothing is concluded from what comes
+// out. When the limit was raised, as many as there are to be are asked for at once.
+func TestLimited(t *testing.T) {
+	tr := &replicas.Tracker{}
+	arrived, backlog, runs, work := int64(0), int64(0), int64(0), time.Duration(0)
+	for sec := 0; sec < 1200; sec += 2 {
+		limited := sec < 600
+		arrived, backlog = arrived+2000, backlog+1400
+		runs, work = runs+300, work+30*time.Second // each process 150/s, of which it could do 160
+		p := replicas.Process{Workers: 16, Runs: runs, Work: work, Limited: limited}
+		q := p
+		p.Name, q.Name = "a", "b"
+		tr.Add(replicas.Reading{At: at(sec), Parts: []replicas.Part{part("in", arrived, backlog)}, Most: 12,
+			Members: &replicas.Members{There: 2, Told: []replicas.Process{p, q}}})
+		f := tr.Figures()
+		if sec < 20 {
+			continue
+		}
+		a := replicas.Need(f, replicas.Settings{Drain: time.Minute})
+		switch {
+		case limited && (a.Reason != replicas.Limit || a.Replicas != 2 || f.Hold != 0):
+			t.Fatalf("after %d s: %+v, hold %d, want the two that are there", sec, a, f.Hold)
+		case sec == 602 && a.Replicas != 12:
+			t.Fatalf("after %d s: %+v, want 12", sec, a)
+		}
+	}
+}
+
 // TestHoldUntried: processes that do far less than they could are not said to have been more.
 func TestHoldUntried(t *testing.T) {
 	tr := &replicas.Tracker{}
