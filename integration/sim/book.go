@@ -334,6 +334,13 @@ func (b *book) doneMeanwhile(e *entry) bool {
 	})
 }
 
+// acts enters what a run is told to do. Letters of others are judged meanwhile.
+func (b *book) acts(e *entry, act Act) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.act = act
+}
+
 // letter enters a dead letter that was confirmed.
 func (b *book) letter(p *process, o broker.Outgoing) {
 	b.mu.Lock()

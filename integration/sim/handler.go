@@ -107,7 +107,7 @@ var (
 func (p *process) handle(ctx context.Context, m *consumer.Message) error {
 	e := p.begin(ctx, m, nil)
 	r := p.run.schedule.rollOf(e.message, e.nth)
-	e.act = r.act
+	p.run.book.acts(e, r.act)
 	if err := p.emitBegun(ctx, m, e); err != nil {
 		return p.end(e, err)
 	}
@@ -186,7 +186,7 @@ func (p *process) handleBatch(ctx context.Context, ms []*consumer.Message) error
 	for i, m := range ms {
 		runs[i] = p.begin(ctx, m, of)
 		rolls[i] = p.run.schedule.rollOf(runs[i].message, runs[i].nth)
-		runs[i].act = rolls[i].act
+		p.run.book.acts(runs[i], rolls[i].act)
 		errs[i] = p.emitBegun(ctx, m, runs[i])
 		if r := rolls[i]; r.takes >= longest.takes || r.act == Hang {
 			longest = roll{act: r.act, takes: r.takes}
