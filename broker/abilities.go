@@ -142,8 +142,8 @@ type SelfReader interface {
 // methods may be called at any time, and do not block.
 type Sharer interface {
 	// Share is the part as it is last known. The parts of all processes are never more than the whole, but for the moment until one
-	// that was cut off, or stood still, notices it; they are less while work is on its way from one to another. The error says why
-	// it can never be told here; it is the same at each call.
+	// that stood still notices it, while work is added that not all have heard of, and where the broker itself is split; they are
+	// less while work is on its way from one to another. The error says why it can never be told here; it is the same at each call.
 	Share() (Share, error)
 }
 

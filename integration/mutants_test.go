@@ -77,7 +77,7 @@ var mutants = []mutant{
 		"	if share := l.sharing.at(now); share != l.share {", "	if share := l.sharing.at(now); share != l.share && l.share.All == 1 {",
 		"./handlers/middleware", "TestSharedRateLimit"},
 	{"every process has the whole of a shared limit", "handlers/middleware/sharing.go",
-		"	return max(1, int(int64(calls)*int64(min(share.Held, share.All))/int64(share.All)))", "	return calls",
+		"	return max(1, int(part))", "	_ = part\n	return calls",
 		"./handlers/middleware", "TestSharedConcurrencyLimit"},
 	{"a failed handler is acked", "consumer/decide.go",
 		"	if o.cancelled {\n		return decision{verdict: VerdictGiveBack, runs: o.runs}",

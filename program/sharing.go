@@ -2,9 +2,11 @@ package program
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
 )
 
@@ -13,8 +15,20 @@ type sharedLimit interface {
 	ShareBy(sources ...broker.Sharer) error
 }
 
-// shared says whether the section of a middleware asks for that.
-func shared(one config.Middleware) bool { return one.With["shared"] == true }
+// shared says whether the section of a limit asks for that. What comes from a variable is a text.
+func shared(one config.Middleware) bool {
+	if one.Use != "rate_limit" && one.Use != "concurrency_limit" {
+		return false // an option of others
+	}
+	switch v := one.With["shared"].(type) {
+	case bool:
+		return v
+	case handlers.Text:
+		on, _ := strconv.ParseBool(string(v)) // what is none is found where it is decoded
+		return on
+	}
+	return false
+}
 
 // shares says whether a limit of a consumer is shared, so that its sources have to tell which part of the work is this process's.
 func shares(c *config.Consumer) bool {

@@ -22,7 +22,7 @@ type atlas struct {
 	begun     int // looks that have begun
 	look      int // the one that topics come from
 	topics    map[string]topic
-	sizes     map[string]int // how many partitions topics have, by the last look that could tell
+	sizes     map[string]size
 	missing   map[string]int // looks in a row that did not find a topic
 	seen      *kit.Recent[string, sighting]
 	unmatched bool // it was told that the pattern matches none
@@ -30,7 +30,7 @@ type atlas struct {
 
 func newAtlas(cfg *Config) *atlas {
 	return &atlas{names: cfg.Topics, pattern: cfg.Pattern, matches: cfg.matcher(), missing: make(map[string]int),
-		sizes: make(map[string]int), seen: kit.NewRecent[string, sighting](mostSeen)}
+		sizes: make(map[string]size), seen: kit.NewRecent[string, sighting](mostSeen)}
 }
 
 // A sighting is what was seen of topics of one name: the id of the last one, how many partitions that had at the first look,
@@ -118,16 +118,25 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 	return v
 }
 
-// measure keeps how many partitions topics have. A topic that no broker can tell of for a moment has as many as before.
+// A size is how many partitions a topic has, by the last look that could tell, and how many looks have not found it since.
+type size struct{ partitions, missed int }
+
+// measure keeps how many partitions topics have. A topic that no broker can tell of for a moment has as many as before, and so
+// has one that a broker which has just started does not know yet: else all would have too large a share of the others.
 func (a *atlas) measure() {
-	for name := range a.sizes {
-		if a.gone(name) {
-			delete(a.sizes, name)
-		}
-	}
 	for name, t := range a.topics {
 		if t.err == nil {
-			a.sizes[name] = len(t.leaders)
+			a.sizes[name] = size{partitions: len(t.leaders)}
+		}
+	}
+	for name, s := range a.sizes {
+		if t, known := a.topics[name]; known && codeOf(t.err) != kafka.UnknownTopicOrPartition {
+			continue
+		}
+		if s.missed++; s.missed < missingLooks {
+			a.sizes[name] = s
+		} else {
+			delete(a.sizes, name)
 		}
 	}
 }
@@ -136,8 +145,8 @@ func (a *atlas) measure() {
 func (a *atlas) partitions() (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, size := range a.sizes {
-		n += size
+	for _, s := range a.sizes {
+		n += s.partitions
 	}
 	return n
 }

@@ -164,4 +164,20 @@ func TestAtlasPartitions(t *testing.T) {
 			t.Errorf("after look %d: %d partitions, want %d", i+1, n, step.want)
 		}
 	}
+	a = newAtlas(&Config{Pattern: ".*"})
+	for i, step := range []struct {
+		look map[string]topic
+		want int
+	}{
+		{map[string]topic{"a": three, "b": two}, 5},
+		{map[string]topic{"b": two}, 5}, // by a broker that has just started
+		{map[string]topic{"a": three, "b": two}, 5},
+		{map[string]topic{"b": two}, 5},
+		{map[string]topic{"b": two}, 2},
+	} {
+		a.learn(a.begin(), step.look, true)
+		if n := a.partitions(); n != step.want {
+			t.Errorf("of a pattern, after look %d: %d partitions, want %d", i+1, n, step.want)
+		}
+	}
 }

@@ -129,7 +129,7 @@ type Config struct {
 	Recreate bool `yaml:"recreate"`
 	// Share tells the other processes of the consumer, once a second, that this one is there, so that a limit can be one of all of
 	// them together: see Source.Share. Set it in all of them, or the limit is exceeded by those that are not told of. The user has
-	// to be allowed to publish and subscribe to longshore.share.STREAM.CONSUMER, and .DOMAIN where that is set. Defaults to false.
+	// to be allowed to publish and subscribe to longshore.share.STREAM.CONSUMER. Defaults to false.
 	Share bool `yaml:"-"`
 
 	// MaxHold is how long one message is extended, from receipt. After it the server gives the message to another. Change it when

@@ -14,13 +14,15 @@ import (
 //   - one that does not hear itself may be cut off, and has no share after silentAfter;
 //   - the others count it until goneAfter, as it does them: it cannot take itself for the only one that is left.
 //
-// Only who is cut off again and again, each time just between two beats of the others, may have too much.
+// Only who is cut off again and again, each time just between two beats of the others, may have a larger part than it should, and
+// who is on one side of servers that have lost each other.
 //
 // They decide, and do nothing. Not safe for concurrent use.
 type peers struct {
 	me    string
 	heard map[string]time.Time // when each was heard last; me, too
 	since time.Time            // from when on this process has been heard without a pause; zero: it is not
+	slows int                  // how many there were when it was heard last: all speak as seldom as so many do
 }
 
 const (
@@ -42,7 +44,7 @@ func (p *peers) every() time.Duration { return p.slow(beatEvery) }
 
 // slow is a time of few processes, for as many as there are.
 func (p *peers) slow(d time.Duration) time.Duration {
-	if n := time.Duration(len(p.heard)); n > mostBeats {
+	if n := time.Duration(max(p.slows, len(p.heard))); n > mostBeats {
 		return d * n / mostBeats
 	}
 	return d
@@ -55,7 +57,11 @@ func (p *peers) hears(id string, now time.Time) {
 		return
 	}
 	p.heard[id] = now
-	if id == p.me && p.since.IsZero() {
+	if id != p.me {
+		return
+	}
+	p.slows = len(p.heard)
+	if p.since.IsZero() {
 		p.since = now
 	}
 }
@@ -68,13 +74,16 @@ func (p *peers) leaves(id string) {
 	}
 }
 
-// forget takes those for gone that have said nothing for long.
+// forget takes those for gone that have said nothing for long. Who does not hear itself forgets nobody: it hears nobody else
+// either, and where shares of several sources are added up the others go by their number as it was.
 func (p *peers) forget(now time.Time) {
 	if now.Sub(p.heard[p.me]) >= p.slow(silentAfter) {
 		p.since = time.Time{}
+		return
 	}
+	silent := p.slow(goneAfter)
 	for id, at := range p.heard {
-		if now.Sub(at) >= p.slow(goneAfter) {
+		if now.Sub(at) >= silent {
 			delete(p.heard, id)
 		}
 	}

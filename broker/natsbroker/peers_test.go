@@ -26,7 +26,7 @@ func TestPeers(t *testing.T) {
 		"beats are lost": {{"me a", none(2)}, {"me", none(2)}, {"me a", none(2)}, {"a", none(2)}, {"me", one(2)}, {"a", one(2)},
 			{"me", one(2)}},
 		"cut off, and back": {{"me", none(1)}, {"me", none(1)}, {"me", none(1)}, {"me a", none(2)}, {"me a", one(2)}, {"", one(2)},
-			{"", one(2)}, {"", none(2)}, {"", none(0)}, {"me a", none(2)}, {"me a", none(2)}, {"me a", none(2)}, {"me a", none(2)},
+			{"", one(2)}, {"", none(2)}, {"", none(2)}, {"me a", none(2)}, {"me a", none(2)}, {"me a", none(2)}, {"me a", none(2)},
 			{"me a", one(2)}},
 		"it cannot hear itself": {{"a", none(1)}, {"a", none(1)}, {"a", none(1)}, {"a", none(1)}, {"a", none(1)}},
 		"it goes":               {{"me", none(1)}, {"me", none(1)}, {"me", none(1)}, {"me a", none(2)}, {"-me a", none(1)}},

@@ -191,14 +191,14 @@ func (s *Source) Share() (broker.Share, error) {
 	if s.presence == nil {
 		return broker.Share{}, errors.New("natsbroker: Config.Share is not set, so nobody knows how many processes there are")
 	}
-	one, ours := s.held.turns()
-	switch {
-	case !one:
-		return s.presence.share(), nil
-	case !ours:
-		return broker.Share{All: 1}, nil
+	share, left := s.presence.share()
+	if one, ours := s.held.turns(); one {
+		share = broker.Share{All: 1}
+		if ours && !left {
+			share.Held = 1
+		}
 	}
-	return broker.Share{Held: 1, All: 1}, nil
+	return share, nil
 }
 
 // Close implements broker.Source.

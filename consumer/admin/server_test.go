@@ -279,8 +279,9 @@ func TestConsumer(t *testing.T) {
 	mails := &fakeTarget{down: true, stats: consumer.Stats{
 		State: consumer.Opening, Lag: broker.UnknownLag(), InFlight: 3, Parked: 2, PutOff: 2}}
 	shared := map[string]admin.Limit{"calls": sharedLimit{&fakeLimit{}}}
+	both := map[string]admin.Limit{"calls": sharedLimit{&fakeLimit{}}, "rate": &fakeLimit{}}
 	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": mails},
-		Limits: map[string]map[string]admin.Limit{"orders": shared, "mails": shared},
+		Limits: map[string]map[string]admin.Limit{"orders": both, "mails": shared},
 		Breakers: map[string]map[string]admin.Breaker{"orders": {"bills": fakeBreaker{"half-open", at}, "stock": fakeBreaker{"closed",
 			time.Time{}}}}})
 	for name, want := range map[string]string{

@@ -46,7 +46,7 @@ type status struct {
 	LastProgress *time.Time `json:"last_progress"`
 	// Breakers around its handlers, by name.
 	Breakers map[string]breaker `json:"breakers"`
-	// AtSharedLimit: most of what is here waits for a limit, and processes share one, so that another process would bring no more.
+	// AtSharedLimit: most of what is here waits for limits, which processes share, so that another process would bring no more.
 	AtSharedLimit bool `json:"at_shared_limit"`
 }
 
@@ -125,16 +125,18 @@ func (s *Server) statusOf(name string, t Target) status {
 	}
 }
 
+// atSharedLimit: nothing tells which limit put a message off, so a consumer that has others, too, is not said to be at one. What
+// waits behind a message in its order waits for the same.
 func atSharedLimit(s consumer.Stats, limits map[string]Limit) bool {
-	if 2*int64(s.PutOff) <= s.InFlight {
+	if s.PutOff == 0 || 2*int64(s.PutOff) <= s.InFlight-int64(s.Waiting) {
 		return false
 	}
 	for _, l := range limits {
-		if _, shared := shareOf(l); shared {
-			return true
+		if _, shared := shareOf(l); !shared {
+			return false
 		}
 	}
-	return false
+	return len(limits) > 0
 }
 
 func known(n int64) *int64 {

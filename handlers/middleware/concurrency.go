@@ -192,6 +192,9 @@ func (l *ConcurrencyLimit) wake() {
 
 // arm has those that wait look again soon whether the part is a larger one. It needs l.mu.
 func (l *ConcurrencyLimit) arm() {
+	if l.sharing.shared() && l.most() == 0 { // nobody is called, and so nobody is found gone
+		l.forgetEnded()
+	}
 	switch {
 	case !l.sharing.shared() || l.line.Len() == 0:
 	case l.timer == nil:

@@ -142,9 +142,9 @@ func (l *RateLimit) follow(now time.Time) {
 
 // apply needs l.mu.
 func (l *RateLimit) apply() {
-	perSecond, burst, now := l.perSecond*l.share.Part(), max(1, portion(l.burst, l.share)), time.Now()
-	if l.share.Held <= 0 { // and not infinity times nothing
-		perSecond = 0
+	perSecond, burst, now := 0.0, max(1, portion(l.burst, l.share)), time.Now()
+	if part := l.share.Part(); part > 0 { // infinity times nothing is no number
+		perSecond = l.perSecond * part
 	}
 	next := newLimiter(perSecond, burst)
 	// A limiter begins full: take out what is not saved up. The part of a token that has grown since the last one, which messages
@@ -188,7 +188,7 @@ func (l *RateLimit) take(m message, now time.Time) time.Duration {
 func (l *RateLimit) until(tokens int, now time.Time) time.Duration {
 	missing, perSecond := float64(tokens)-l.limiter.TokensAt(now), float64(l.limiter.Limit())
 	switch {
-	case l.share.Held <= 0: // what is saved up does not count
+	case l.share.Part() == 0: // what is saved up does not count
 		return time.Hour
 	case l.limiter.Limit() == rate.Inf || missing <= 0:
 		return 0
@@ -230,6 +230,9 @@ func (l *RateLimit) call() {
 // next is how long until the first of the line is to be called, if there is one. It needs l.mu.
 func (l *RateLimit) next(now time.Time) (wait time.Duration, some bool) {
 	l.follow(now)
+	if l.share.Part() == 0 { // nobody is called, and so nobody is found gone
+		l.line.forgetGone(now)
+	}
 	l.line.missLate(now)
 	if l.line.waiting.Len() == 0 {
 		return 0, false

@@ -3,6 +3,7 @@ package middleware
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -68,5 +69,7 @@ func portion(calls int, share broker.Share) int {
 	if share.Held <= 0 || share.All <= 0 {
 		return 0
 	}
-	return max(1, int(int64(calls)*int64(min(share.Held, share.All))/int64(share.All)))
+	high, low := bits.Mul64(uint64(calls), uint64(min(share.Held, share.All)))
+	part, _ := bits.Div64(high, low, uint64(share.All)) // at most calls
+	return max(1, int(part))
 }

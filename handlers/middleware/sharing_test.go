@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -229,10 +230,42 @@ func TestShareOfNothing(t *testing.T) {
 }
 
 // shareOf is a share of 2 parts that changes.
-type shareOf struct{ held atomic.Int64 }
+type shareOf struct{ held, asked atomic.Int64 }
 
 func (s *shareOf) Share() (broker.Share, error) {
+	s.asked.Add(1)
 	return broker.Share{Held: int(s.held.Load()), All: 2}, nil
+}
+
+// TestShareIsForgotten: when a consumer has ended, what waited for a shared limit waits there no more, and nobody looks again: a
+// service that begins and ends consumers would keep each of them.
+func TestShareIsForgotten(t *testing.T) {
+	for what, shared := range map[string]func(broker.Sharer) consumer.Middleware{
+		"rate_limit": func(s broker.Sharer) consumer.Middleware {
+			l := limit(t, math.Inf(1), 5)
+			if err := l.ShareBy(s); err != nil {
+				t.Fatal(err)
+			}
+			return l.Middleware
+		},
+		"concurrency_limit": func(s broker.Sharer) consumer.Middleware { return sharedCalls(t, math.MaxInt, s).Middleware },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Lease: time.Hour})
+			spread(t, b, 1, 20)
+			var share shareOf
+			var done begun
+			leave := member(t, b, func(*membroker.Source) consumer.Middleware { return shared(&share) }, done.handle)
+			time.Sleep(time.Minute)
+			leave()
+			time.Sleep(5 * time.Second)
+			asked := share.asked.Load()
+			time.Sleep(time.Minute)
+			if n := share.asked.Load() - asked; n > 0 || asked < 50 || done.count() > 0 {
+				t.Errorf("%s: looked %d times, and %d times after the end; %d calls without a share", what, asked, n, done.count())
+			}
+		})
+	}
 }
 
 // A limit of what all processes of a group together may do: each has the part of it that it has of the partitions. This one is
