@@ -11,7 +11,8 @@ type Publisher interface {
 	// Publish connects when it is first used. While the broker is away it waits, at most until ctx ends, so give ctx a deadline; an
 	// adapter may give up sooner by a timeout of its own, never with ErrRefused. The caller tries again, which may store a message
 	// twice (see Outgoing.ID). nil: all are confirmed. Otherwise a *PublishError, or ctx's error (then each message is perhaps
-	// stored). ErrClosed after Close. Safe for concurrent use. ms is not kept.
+	// stored). What would be refused each time, such as a message without a topic, is ErrRefused. ErrClosed after Close. Safe for
+	// concurrent use. ms is not kept.
 	Publish(ctx context.Context, ms []Outgoing) error
 	// Close waits for publishes under way until ctx ends. Any number of times.
 	Close(ctx context.Context) error

@@ -65,6 +65,9 @@ func (p *Publisher) check(m *broker.Outgoing) error {
 	for _, h := range m.Headers {
 		size += len(h.Key) + len(h.Value)
 	}
+	if m.Topic == "" {
+		return fmt.Errorf("redisbroker: publishing: the topic is empty: %w", broker.ErrRefused)
+	}
 	if err := broker.CheckDestination(m.Topic); err != nil {
 		return fmt.Errorf("redisbroker: %w: %w", err, broker.ErrRefused)
 	}
