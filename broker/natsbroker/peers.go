@@ -22,7 +22,7 @@ type peers struct {
 	me    string
 	heard map[string]time.Time // when each was heard last; me, too
 	since time.Time            // from when on this process has been heard without a pause; zero: it is not
-	slows int                  // how many there were when it was heard last: all speak as seldom as so many do
+	crowd int                  // how many there were when it was heard last: all speak as seldom as so many do
 }
 
 const (
@@ -44,7 +44,7 @@ func (p *peers) every() time.Duration { return p.slow(beatEvery) }
 
 // slow is a time of few processes, for as many as there are.
 func (p *peers) slow(d time.Duration) time.Duration {
-	if n := time.Duration(max(p.slows, len(p.heard))); n > mostBeats {
+	if n := time.Duration(max(p.crowd, len(p.heard))); n > mostBeats {
 		return d * n / mostBeats
 	}
 	return d
@@ -60,7 +60,7 @@ func (p *peers) hears(id string, now time.Time) {
 	if id != p.me {
 		return
 	}
-	p.slows = len(p.heard)
+	p.crowd = len(p.heard)
 	if p.since.IsZero() {
 		p.since = now
 	}
