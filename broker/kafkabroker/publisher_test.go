@@ -114,7 +114,7 @@ func TestPublishToNewLeader(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", e.Message, stored), func(t *testing.T) {
 				t.Parallel()
 				ts := newTestSystem(t, 1, 1)
-				p := ts.publisher(t)
+				p := ts.publisherFor(t, patience)
 				defer func() { _ = p.Close(context.Background()) }()
 				base := int64(-1)
 				if stored {

@@ -308,9 +308,12 @@ func (ts *testSystem) produce(t testing.TB, partition int, ms ...broker.Outgoing
 	}
 }
 
-func (ts *testSystem) publisher(t testing.TB) broker.Publisher {
+func (ts *testSystem) publisher(t testing.TB) broker.Publisher { return ts.publisherFor(t, 2*time.Second) }
+
+// publisherFor makes one that tries on for so long.
+func (ts *testSystem) publisherFor(t testing.TB, long time.Duration) broker.Publisher {
 	p, err := NewPublisher(PublisherConfig{
-		Connection:      Connection{Brokers: ts.brokers, RequestTimeout: 2 * time.Second, dial: ts.net.link().dial},
+		Connection:      Connection{Brokers: ts.brokers, RequestTimeout: long, dial: ts.net.link().dial},
 		MaxMessageBytes: 1_000_000,
 	})
 	if err != nil {
