@@ -50,8 +50,9 @@ var errOver = errors.New("consumer: emitting: the handler's call is over")
 func Emit(ctx context.Context, outs ...broker.Outgoing) error { return emit(ctx, nil, nil, outs) }
 
 // EmitFor is Emit in a BatchHandler, for outputs that were made of one message of the batch: they go with that one's ack,
-// whatever becomes of the others. One that Config.Output cannot publish is the failure of that message alone. m is the batch's
-// own, or a Clone of it.
+// whatever becomes of the others. With Batch.ByKey and an order they are dropped where one before it failed, behind which it is
+// handled again. One that Config.Output cannot publish is the failure of that message alone. m is the batch's own, or a Clone of
+// it.
 func EmitFor(ctx context.Context, m *Message, outs ...broker.Outgoing) error {
 	return emit(ctx, m, nil, outs)
 }

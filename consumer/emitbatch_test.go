@@ -421,3 +421,39 @@ func TestEmitOfSkippedInBatches(t *testing.T) {
 		})
 	}
 }
+
+// What stands behind a message of its lane that failed is handled again, so what was emitted for it is dropped: else its outputs
+// stand before those of the one that failed, and once more behind them.
+func TestEmitBehindAFailure(t *testing.T) {
+	onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
+		produceKeyed(t, b, 5, 1)
+		runs := map[string]int{}
+		c.Order = consumer.OrderKey
+		c.Batch = &consumer.Batch{ByKey: true, Size: 5, Handler: func(ctx context.Context, ms []*consumer.Message) error {
+			errs := make([]error, len(ms))
+			for i, m := range ms {
+				if runs[string(m.Value)]++; string(m.Value) == "k0 2" && runs["k0 2"] == 1 {
+					errs[i] = errors.New("failed")
+					continue
+				}
+				if err := consumer.EmitFor(ctx, m, emitted(m, "")); err != nil {
+					t.Error(err)
+				}
+			}
+			return &consumer.BatchError{Errs: errs}
+		}}
+		r := start(t, b, c)
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		wantUnsettled(t, b, 0)
+		var got []string
+		for _, m := range b.Messages("out") {
+			got = append(got, string(m.Value))
+		}
+		if want := []string{"k0 0", "k0 1", "k0 2", "k0 3", "k0 4"}; !slices.Equal(got, want) || runs["k0 4"] != 2 {
+			t.Errorf("out has %q, want %q; the last was handled %d times", got, want, runs["k0 4"])
+		}
+	})
+}

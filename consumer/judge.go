@@ -94,7 +94,7 @@ func (j *judge) failedBatch(w *work, err error, late bool, of begun) (acked int)
 	}
 	said := errs
 	errs = together(w, errs)
-	if w.lanes != nil && j.cfg.Batch.ByKey && w.lanes[0] != 0 {
+	if j.isOfLane(w) {
 		return j.failedLane(w, errs, said, of)
 	}
 	rulings := make([]ruling, len(errs))
@@ -125,6 +125,9 @@ func (j *judge) failedBatch(w *work, err error, late bool, of begun) (acked int)
 	return len(tokens)
 }
 
+// isOfLane says whether a batch is consecutive messages of a lane.
+func (j *judge) isOfLane(w *work) bool { return w.lanes != nil && j.cfg.Batch.ByKey && w.lanes[0] != 0 }
+
 // together lets none of a batch be acked where something was emitted for all of it and one failed: the others are handled
 // again, and that is no attempt.
 func together(w *work, errs []error) []error {
@@ -151,10 +154,9 @@ var withOthers = &deferError{}
 // said of each. It returns how many were acked because their handler said nil.
 func (j *judge) failedLane(w *work, errs, said []error, of begun) (acked int) {
 	rulings := make([]ruling, len(errs))
-	n := 0
-	for n < len(errs) && (errs[n] == nil || IsSkip(errs[n])) {
-		rulings[n].err = errs[n]
-		n++
+	n := beforeFailure(errs)
+	for i, err := range errs[:n] {
+		rulings[i].err = err
 	}
 	if n == len(errs) {
 		of.ruledEach(w.ms, rulings)

@@ -42,8 +42,8 @@ func (ws *workers) takeBefore(w *work, i int, outs []broker.Outgoing) []broker.O
 	return outs
 }
 
-// publishBatch publishes what a batch handler emitted for the messages that did not fail, and says what became of each then: an
-// output that is not there is the failure of the message that it was made of.
+// publishBatch publishes what a batch handler emitted for the messages that are to be acked, and says what became of each then:
+// an output that is not there is the failure of the message that it was made of.
 func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	e := w.emitted.Load()
 	if e == nil || w.k.feed.output == nil {
@@ -53,7 +53,11 @@ func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	if slices.ContainsFunc(errs, isFailure) && e.hasWhole() {
 		return err // none of them is acked
 	}
-	outs, of := ws.takeBatch(w, errs)
+	taken := len(errs)
+	if ws.judge.isOfLane(w) { // what stands behind one that failed is handled again behind it, and emits then
+		taken = beforeFailure(errs)
+	}
+	outs, of := ws.takeBatch(w, errs[:taken])
 	if len(outs) == 0 {
 		return err
 	}
@@ -92,6 +96,14 @@ func (ws *workers) takeBatch(w *work, errs []error) (outs []broker.Outgoing, of 
 
 // isFailure says whether a message's error keeps it, and those that go with it, from being acked.
 func isFailure(err error) bool { return err != nil && !IsSkip(err) }
+
+// beforeFailure is how many messages stand before the first that failed.
+func beforeFailure(errs []error) int {
+	if i := slices.IndexFunc(errs, isFailure); i >= 0 {
+		return i
+	}
+	return len(errs)
+}
 
 // publishOutputs publishes outs, and says what became of each; nil: all are there. Those to a topic that does not exist fail at
 // once while that is known, to be retried when somebody looks for it again.
