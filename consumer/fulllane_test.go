@@ -324,3 +324,55 @@ func TestFiguresTellWhatWaits(t *testing.T) {
 		}
 	})
 }
+
+// What waited in a full lane under a claim that has ended makes room as what was handled does: the next claim, which was held for
+// that lane, goes on at once.
+func TestFullLaneOfAnEndedClaimThaws(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Lease: time.Hour})
+		produceKeyed(t, b, 20, 2)
+		var handled, parked, held atomic.Bool
+		var new atomic.Int64
+		slow, look := make(chan struct{}), make(chan struct{})
+		r := start(t, b, consumer.Config{Order: consumer.OrderKey, Lane: consumer.Lane{Limit: 8}, Pool: consumer.Pool{Min: 4},
+			Observers: []consumer.Observer{func(e consumer.Event) {
+				if _, back := e.(consumer.GivenBack); back && held.CompareAndSwap(false, true) {
+					<-look // what is parked goes back before what waits in the other lane
+				}
+			}},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				switch {
+				case string(m.Key) == "k0" && handled.CompareAndSwap(false, true):
+					<-slow
+				case string(m.Key) == "k1" && parked.CompareAndSwap(false, true):
+					return consumer.RetryAfter(errors.New("later"), time.Hour)
+				default:
+					new.Add(1)
+				}
+				return nil
+			}})
+		time.Sleep(time.Second)
+		if err := b.Recreate("in"); err != nil {
+			t.Fatal(err)
+		}
+		produceKeyed(t, b, 2, 2)
+		time.Sleep(time.Second)
+		if s := r.Stats(); s.FullLanes == 0 || s.Received != 22 {
+			t.Errorf("no lane was full when the new claim's messages came: %+v", s)
+		}
+		close(look)
+		synctest.Wait()
+		if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("k2")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if n := new.Load(); n != 2 {
+			t.Errorf("%d of the new messages were handled after a second, want the 2 that wait for nothing", n)
+		}
+		close(slow)
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -141,10 +141,12 @@ func (t *lanes) done(numbers []uint64, again *claim, most int, f *followers) (th
 	return was > 0 && t.full == 0
 }
 
-// drop takes out what waits under a claim that has ended: it comes again whatever runs before it.
-func (t *lanes) drop(k *claim, f *followers) {
+// drop takes out what waits under a claim that has ended: it comes again whatever runs before it. thawed: no lane is full any
+// more.
+func (t *lanes) drop(k *claim, f *followers) (thawed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	was := t.full
 	for at := range t.table.numbers {
 		c := t.table.waiting(at)
 		if c == nil || c.n == 0 {
@@ -158,6 +160,7 @@ func (t *lanes) drop(k *claim, f *followers) {
 		t.waiting -= had - c.n
 		t.shrunk(c)
 	}
+	return was > 0 && t.full == 0
 }
 
 // pull takes messages out of a lane from its front, as long as take takes them. It is called under the lock. thawed: no lane is

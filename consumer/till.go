@@ -228,7 +228,9 @@ func (t *till) dropWaiting(k *claim) {
 		return
 	}
 	var f followers
-	k.lanes.drop(k, &f)
+	if k.lanes.drop(k, &f) {
+		k.thaw()
+	}
 	t.returnWaiting(f.back)
 }
 
