@@ -227,6 +227,7 @@ func (x *claims) surveyed(topics map[string]topic) {
 		}
 		if p.moveTo(t.leaders[p.no]); p.leader < 0 {
 			x.unserved(p, kafka.LeaderNotAvailable)
+			x.solo.away()
 		}
 		if t.id != p.id && t.id != (topicID{}) && p.id != (topicID{}) && p.stage == open {
 			x.restart(p, fmt.Errorf("%s/%d: %w", p.topic, p.no, errRecreated))

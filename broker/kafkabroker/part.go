@@ -143,6 +143,11 @@ func (p *part) rewritten(raw []byte) bool {
 	return p.epoch >= 0 && p.pos < p.top && hasLater(raw, p.top, p.epoch)
 }
 
+// lacking says that nothing is prefetched of it and nothing comes for now: its broker is away, or has no more.
+func (p *part) lacking(now time.Time) bool {
+	return p.cur == nil && (p.calm || p.node() < 0 || now.Before(p.retryAt))
+}
+
 // full says whether its window lets nothing more in. What was given back must come, however full it is.
 func (p *part) full() bool { return p.scan >= p.tr.passed && p.tr.window() >= 1 }
 

@@ -53,7 +53,7 @@ func (x *intake) choose(n int, now time.Time, lapsed bool) (l decodeLease, err e
 	if !ok {
 		return l, nil
 	}
-	alone := x.solo.on(x.r.turns, x.gate.Out(), func(p *part) bool { return x.ready(p, now) })
+	alone := x.solo.on(x.r.turns, x.gate.Out(), now, func(p *part) bool { return x.ready(p, now) })
 	for range x.r.stock {
 		p := x.r.rotate()
 		if p == nil {

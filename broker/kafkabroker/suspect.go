@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"math/rand/v2"
+	"time"
 )
 
 // Where processes in a row ended above one offset, a message above it may be killing them (os.Exit, out of memory). With
@@ -74,9 +75,10 @@ func (s *solo) away() {
 
 // on says whether only careful partitions may hand out: one of them has something to. out is how many messages are out. ready
 // says whether a partition may hand out as far as anything else goes.
-func (s *solo) on(turns []*part, out int, ready func(*part) bool) bool {
+func (s *solo) on(turns []*part, out int, now time.Time, ready func(*part) bool) bool {
 	if p := s.marked; p != nil {
-		if out == 0 && p.mark != clearing && !ready(p) { // held or paused: the others need not wait for it
+		// Held, paused, without a broker, or gone from the log meanwhile: the others need not wait for it.
+		if out == 0 && p.mark != clearing && (!ready(p) || p.mark == set && p.lacking(now)) {
 			s.unmark(p)
 		}
 		return true

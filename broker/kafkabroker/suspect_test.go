@@ -4,9 +4,13 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	kafka "github.com/segmentio/kafka-go"
+
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // A mortal is a process whose handler ends it at one message.
@@ -144,4 +148,85 @@ func TestCrashLimitGoodbye(t *testing.T) {
 		}
 		r.close()
 	}
+}
+
+// TestSoloThatDoesNotCome: a message is to run alone, and does not come: nobody leads its partition, or it is gone from the log.
+// The other partitions do not wait for it.
+func TestSoloThatDoesNotCome(t *testing.T) {
+	for name, lose := range map[string]func(x *soloSystem){
+		"its leader is another": func(x *soloSystem) { x.land(fetched{err: kafka.NotLeaderForPartition}) },
+		"it has no leader": func(x *soloSystem) {
+			x.h.surveyed(map[string]topic{"orders": {leaders: []int32{-1, 2}}}, func(partitionID, topicID) bool { return false })
+		},
+		"it is gone": func(x *soloSystem) { x.land(fetched{high: 10, stable: -1}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newSoloSystem()
+				x.land(fetched{records: testBatch{offsets: []int64{0}}.bytes(), high: 10, stable: -1})
+				if from, n := x.receive(); from != x.p || n > 0 {
+					t.Fatalf("%d messages are handed out before a commit says that they run alone", n)
+				}
+				x.commit()
+				x.receive() // which waits from here on
+				lose(x)
+				x.land(fetched{err: kafka.NotLeaderForPartition}) // where it is asked for still
+				for range 3 {
+					if from, n := x.receive(); from == x.q && n == 1 {
+						return
+					}
+					x.commit()
+				}
+				t.Error("the other partition waits")
+			})
+		})
+	}
+}
+
+// A soloSystem has holdings with two partitions, of which p is one whose messages run alone, and q has one message.
+type soloSystem struct {
+	h    *holdings
+	p, q *part
+}
+
+func newSoloSystem() *soloSystem {
+	cfg := Config{CrashLimit: 1}.withDefaults()
+	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
+	x := &soloSystem{h: h, p: h.place("orders", 0), q: h.place("orders", 1)}
+	h.surveyed(map[string]topic{"orders": {leaders: []int32{1, 2}}}, func(partitionID, topicID) bool { return false })
+	h.solo.inspect(x.p, progress{starts: 1}, 10)
+	return x
+}
+
+// land sends what is to be fetched, and has it come back: with that of p.
+func (x *soloSystem) land(of fetched) {
+	for _, f := range x.h.plan(time.Now()) {
+		a := fetched{records: testBatch{offsets: []int64{0}}.bytes(), high: 1, stable: -1}
+		if f.parts[0] == x.p {
+			a = of
+		}
+		a.partitionID, a.preferred = f.parts[0].partitionID, -1
+		x.h.arrived(f, []fetched{a}, nil, time.Now())
+	}
+}
+
+// receive is one look of Receive, where it is woken, and the hand-out that it comes to.
+func (x *soloSystem) receive() (from *part, n int) {
+	if !heard(x.h.bells.wake) {
+		return nil, 0
+	}
+	dst := make([]broker.Message, 4)
+	l, err := x.h.lend(len(dst), time.Now(), false)
+	if err != nil || l.p == nil {
+		return nil, 0
+	}
+	l.decode(dst)
+	n, _ = x.h.take(&l, dst, time.Now())
+	return l.p, n
+}
+
+// commit has what is to be committed taken.
+func (x *soloSystem) commit() {
+	x.h.answered(x.h.collect(false, nil), func(partitionID, topicID) bool { return false })
 }
