@@ -118,7 +118,7 @@ func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Ou
 func (w *work) emitting(m *Message) (i int, err error) {
 	i = w.running()
 	switch {
-	case i < 0 || w.state.Load()&disowned != 0:
+	case i < 0 || w.void():
 		return 0, errOver
 	case m == nil && w.batch:
 		return whole, nil

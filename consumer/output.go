@@ -12,8 +12,12 @@ import (
 	"github.com/longshoremq/longshore/internal/absence"
 )
 
-// publishEmitted publishes what a handler emitted for message i, where that is no part of the ack.
+// publishEmitted publishes what a handler emitted for message i, where that is no part of the ack. Of a handler that was stuck it
+// publishes nothing: the message was handled again meanwhile, and that would stand behind what its retry emitted.
 func (ws *workers) publishEmitted(ctx context.Context, w *work, i int) error {
+	if w.void() {
+		return nil
+	}
 	outs := ws.takeBefore(w, i, nil)
 	if len(outs) == 0 {
 		return nil
@@ -46,7 +50,7 @@ func (ws *workers) takeBefore(w *work, i int, outs []broker.Outgoing) []broker.O
 // an output that is not there is the failure of the message that it was made of.
 func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	e := w.emitted.Load()
-	if e == nil || w.k.feed.output == nil {
+	if e == nil || w.k.feed.output == nil || w.void() {
 		return err
 	}
 	errs := BatchErrors(err, len(w.ms))

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -316,6 +319,53 @@ func TestOutputsToATopicThatIsMadeGoTogether(t *testing.T) {
 				wantOut(t, b, "0", "0")
 				if dead := out(b, "dead"); len(dead) > 0 {
 					t.Errorf("dead letters %q", dead)
+				}
+			})
+		})
+	}
+}
+
+// The late result of a stuck handler is void, and so is what it emitted: else that stands behind what the retry emitted.
+func TestOutputsOfAStuckHandlerAreVoid(t *testing.T) {
+	var runs atomic.Int32
+	handle := func(ctx context.Context, m *consumer.Message) error {
+		if runs.Add(1) > 1 {
+			return consumer.EmitFor(ctx, m, broker.Outgoing{Topic: "out", Value: []byte("second")})
+		}
+		err := consumer.EmitFor(ctx, m, broker.Outgoing{Topic: "out", Value: []byte("first")})
+		time.Sleep(time.Minute) // whatever its context says
+		return err
+	}
+	for name, c := range map[string]consumer.Config{
+		"a message": {Handler: handle},
+		"a batch": {Batch: &consumer.Batch{Size: 1, Handler: func(ctx context.Context, ms []*consumer.Message) error {
+			return handle(ctx, ms[0])
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				runs.Store(0)
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Lease: time.Hour})
+				produce(t, b, 1)
+				var mu sync.Mutex
+				var got []string
+				c.Timeout, c.StuckAfter = time.Second, time.Second
+				c.Output = recorder{func(ms []broker.Outgoing) error {
+					mu.Lock()
+					defer mu.Unlock()
+					for _, m := range ms {
+						got = append(got, string(m.Value))
+					}
+					return nil
+				}}
+				r := start(t, b, c)
+				time.Sleep(2 * time.Minute)
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+				wantUnsettled(t, b, 0)
+				if want := []string{"second"}; !slices.Equal(got, want) {
+					t.Errorf("published %q, want %q", got, want)
 				}
 			})
 		})

@@ -373,6 +373,9 @@ func (w *work) given() bool {
 	return v&(disowned|replaced) != 0 && next <= end
 }
 
+// void says that what the running call comes to counts for nothing: its message was taken from a stuck worker.
+func (w *work) void() bool { return w.state.Load()&disowned != 0 }
+
 // unstarted is how many messages nobody has started.
 func (w *work) unstarted() int {
 	_, next, end := unpackState(w.state.Load())
