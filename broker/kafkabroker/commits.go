@@ -53,7 +53,7 @@ func (x *commits) due() backlog {
 // collect takes snapshots: of open claims where something is new, or of all, and the last ones.
 func (x *commits) collect(all bool, blocked func(topic string) bool, now time.Time) (ds []due) {
 	x.backlog = backlog{}
-	by := sieve{blocked: blocked, upTo: x.upTo()}
+	by := sieve{blocked: blocked, upTo: x.upTo(blocked)}
 	for _, p := range x.r.turns {
 		if all {
 			p.tr.uncommit()
@@ -81,14 +81,15 @@ func (x *commits) collect(all bool, blocked func(topic string) bool, now time.Ti
 	return ds
 }
 
-// upTo is the last emission that the next transaction may have.
-func (x *commits) upTo() uint64 {
+// upTo is the last emission that the next transaction may have. What cannot go takes no room: else more of that than there is
+// room for would hold up all that goes to other topics.
+func (x *commits) upTo(blocked func(topic string) bool) uint64 {
 	if x.pace.bound == 0 {
 		return 0
 	}
 	var waiting []*emission
 	for _, p := range slices.Concat(x.r.turns, x.r.ending) {
-		waiting = append(waiting, p.outs.waiting...)
+		waiting = append(waiting, p.outs.takable(sieve{blocked: blocked})...)
 	}
 	return upTo(x.pace.bound, waiting)
 }

@@ -134,3 +134,23 @@ func TestLostBesideAssigned(t *testing.T) {
 	}
 	_ = s.life.Close(nil, func() {})
 }
+
+// TestBoundBehindBlocked: a transaction was late, so that the next ones have less, and more than that waits for a topic that
+// cannot be written. What goes to other topics does not wait for it.
+func TestBoundBehindBlocked(t *testing.T) {
+	s, _, p := bareSource(t)
+	for o, to := range []string{"away", "away", "out"} {
+		tok, _ := p.tr.offer(int64(o), 1)
+		outs := []broker.Outgoing{{Topic: to, Value: make([]byte, outputsLeast)}}
+		if err := s.h.ackEmitting(p, []broker.Emission{{Tokens: []uint64{tok}, Outs: outs}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ds := s.h.collect(false, nil)
+	s.h.late(ds)
+	s.h.unsent(ds)
+	ds = s.h.collect(false, func(topic string) bool { return topic == "away" })
+	if len(ds) != 1 || len(ds[0].es) != 1 || ds[0].es[0].outs[0].Topic != "out" {
+		t.Errorf("collected %+v, want what goes to the other topic", ds)
+	}
+}

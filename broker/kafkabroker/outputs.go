@@ -116,8 +116,13 @@ func (x *outputs) ready(by sieve) bool {
 	if by.blocked == nil && by.upTo == 0 {
 		return len(x.waiting) > 0
 	}
+	return len(x.takable(by)) > 0
+}
+
+// takable is what take would take.
+func (x *outputs) takable(by sieve) []*emission {
 	y := outputs{waiting: slices.Clone(x.waiting)}
-	return len(y.take(by)) > 0
+	return y.take(by)
 }
 
 // putBack undoes take.
