@@ -118,6 +118,9 @@ func (x *claims) revoke(id partitionID, now time.Time, t *todo) {
 	case p.stage == open:
 		x.r.drain(p, now.Add(x.cfg.RevokeWait))
 		t.revoke = append(t.revoke, p)
+		// It may be because its topic was made anew, and then the new one may be another member's by now. A commit of the old one
+		// would set that back, and who does not know names the topic by what both have in common.
+		signal(x.bells.find)
 	}
 }
 
