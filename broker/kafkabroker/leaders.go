@@ -17,6 +17,14 @@ type leaders struct {
 	life   context.Context
 	asking chan struct{} // of capacity 1: who holds it asks
 	known  atomic.Pointer[map[string]*written]
+	failed askFailed // of who holds asking
+}
+
+// An askFailed is a question that nobody answered, and when it was asked. It is the answer to all who waited by then: were each
+// of them to ask anew, one behind the other, the last of many callers would wait for as many timeouts.
+type askFailed struct {
+	at  time.Time
+	err error
 }
 
 // A written is a topic that is written to.
@@ -41,7 +49,7 @@ func (w *written) usable(now time.Time) bool {
 	return w != nil && (w.err == nil && !w.doubted.Load() || now.Sub(w.at) < errorAge)
 }
 
-// of are the topics of some messages. It waits for an answer where one is not known.
+// of are the topics of some messages, for who began to wait now. It waits for an answer where one is not known.
 func (l *leaders) of(ctx context.Context, now time.Time, ms []broker.Outgoing, which []int) (map[string]*written, error) {
 	known, rest, old := l.look(now, ms, which)
 	switch {
@@ -64,7 +72,14 @@ func (l *leaders) of(ctx context.Context, now time.Time, ms []broker.Outgoing, w
 	if known, rest, old = l.look(time.Now(), ms, which); len(rest)+len(old) == 0 { // somebody has asked meanwhile
 		return known, nil
 	}
+	if f := l.failed; f.err != nil && len(rest) > 0 && !f.at.Before(now) {
+		return nil, f.err
+	}
+	asked := time.Now()
 	err := l.ask(ctx, append(rest, old...))
+	if l.failed = (askFailed{}); err != nil && ctx.Err() == nil { // else it was not the brokers that did not answer
+		l.failed = askFailed{asked, err}
+	}
 	if err != nil && len(rest) > 0 {
 		return nil, err
 	}
