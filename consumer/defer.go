@@ -1,7 +1,7 @@
 package consumer
 
 import (
-	"errors"
+	"cmp"
 	"time"
 )
 
@@ -12,7 +12,7 @@ import (
 // it does not block. It says whether the message was waiting still: false means that it is on its way already, or is not here any
 // more, so that another one can have the place.
 //
-// In an order, what comes after the message waits, too.
+// In an order, what comes after the message waits, too. Joined with another error it puts nothing off: that one counts.
 func Defer(wait time.Duration, until func(wake func() bool)) error {
 	least := time.Duration(0)
 	if until == nil {
@@ -28,8 +28,30 @@ type deferError struct {
 
 func (e *deferError) Error() string { return "deferred" }
 
-// IsDeferred says whether a handler's error is a Defer, for middleware that counts failures.
-func IsDeferred(err error) bool {
-	var d *deferError
-	return errors.As(err, &d)
+// IsDeferred says whether a handler's error is a Defer, for middleware that counts failures. Of errors that are joined, all have
+// to be a Defer or a Skip.
+func IsDeferred(err error) bool { return deferOf(err) != nil }
+
+// deferOf is the Defer that err is, the first of several; nil: it is none. Put off for the sake of one part, a message of which
+// another part failed would come again and again, with no attempt and nothing told.
+func deferOf(err error) *deferError {
+	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
+	case *deferError:
+		return x
+	case *lateError:
+		return deferOf(x.err)
+	case interface{ Unwrap() error }:
+		return deferOf(x.Unwrap())
+	case interface{ Unwrap() []error }:
+		var first *deferError
+		for _, part := range x.Unwrap() {
+			d := deferOf(part)
+			if d == nil && part != nil && !IsSkip(part) {
+				return nil
+			}
+			first = cmp.Or(first, d)
+		}
+		return first
+	}
+	return nil
 }

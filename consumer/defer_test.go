@@ -2,6 +2,8 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,4 +35,52 @@ func TestDeferForNothing(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// TestDeferJoined: a handler that goes through parts and joins what they say has failed where one of them has. Put off for the
+// sake of another part, the message would come again and again, with no attempt and nothing told.
+func TestDeferJoined(t *testing.T) {
+	full, later := errors.New("disk full"), consumer.Defer(time.Second, nil)
+	for name, c := range map[string]struct {
+		err      error
+		deferred bool
+	}{
+		"alone":             {later, true},
+		"wrapped":           {fmt.Errorf("part: %w", later), true},
+		"two":               {errors.Join(later, consumer.Defer(time.Minute, nil)), true},
+		"with a skip":       {errors.Join(consumer.Skip("old"), later), true},
+		"skips":             {errors.Join(consumer.Skip("old"), nil), false},
+		"with an error":     {errors.Join(later, full), false},
+		"after an error":    {errors.Join(full, later), false},
+		"wrapped, joined":   {fmt.Errorf("parts: %w", errors.Join(later, full)), false},
+		"with a permanent":  {errors.Join(later, consumer.Permanent(full)), false},
+		"an error told, %v": {fmt.Errorf("%w: behind: %v", later, full), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := consumer.IsDeferred(c.err); got != c.deferred {
+				t.Errorf("IsDeferred says %v, want %v", got, c.deferred)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				b, calls := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}}), 0
+				r, stop := quiet(t, consumer.Config{
+					Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}),
+					Handler: func(context.Context, *consumer.Message) error {
+						if calls++; calls > 1 {
+							return nil
+						}
+						return c.err
+					}})
+				if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte("x")}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Minute)
+				s := r.Stats()
+				if want := name != "skips"; (s.Handled == 1) != want || (s.Deferred == 1) != c.deferred ||
+					(s.Failed == 1) != (want && !c.deferred) {
+					t.Errorf("handled %d, put off %d, failed %d times", s.Handled, s.Deferred, s.Failed)
+				}
+				stop()
+			})
+		})
+	}
 }

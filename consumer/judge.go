@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -41,8 +40,7 @@ func (j *judge) failed(x item, err error, of begun) {
 // rule decides about a message whose handler failed. together: others were in its batch.
 func (j *judge) rule(x item, err error, together bool) ruling {
 	k, m := x.k, x.m
-	var later *deferError
-	if errors.As(err, &later) && k.ctx.Err() == nil {
+	if later := deferOf(err); later != nil && k.ctx.Err() == nil {
 		return ruling{decision: decision{verdict: VerdictDefer, delay: later.wait}, err: err, later: later}
 	}
 	return ruling{err: err, decision: decide(outcome{
