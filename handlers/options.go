@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -251,13 +252,44 @@ func (d *decoder) text(path string, x any, u encoding.TextUnmarshaler) {
 }
 
 func (d *decoder) duration(path string, x any, v reflect.Value) {
-	s, _ := x.(string)
+	const wants = "a duration such as 10s or 1m30s"
+	s, ok := x.(string)
+	if !ok {
+		d.wrong(path, x, wants)
+		return
+	}
 	t, err := time.ParseDuration(s)
 	if err != nil {
-		d.wrong(path, x, "a duration such as 10s or 1m30s")
+		d.errs.add(path, "wants %s, %s", wants, notDuration(s))
 		return
 	}
 	v.SetInt(int64(t))
+}
+
+var (
+	durationParts = regexp.MustCompile(`^[+-]?((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+$`)
+	longerUnit    = regexp.MustCompile(`(?i)^\d+ *(d|days?|w|weeks?)$`)
+)
+
+// notDuration says what is wrong with a text that is no duration, without showing it: it may be a secret in the wrong place.
+func notDuration(s string) string {
+	_, notNumber := strconv.ParseFloat(s, 64)
+	parses := func(s string) bool { _, err := time.ParseDuration(s); return err == nil }
+	switch {
+	case strings.TrimSpace(s) == "":
+		return "is empty"
+	case notNumber == nil:
+		return "is a number without a unit"
+	case durationParts.MatchString(s):
+		return "is longer than 292 years"
+	case parses(strings.ToLower(s)):
+		return "has a unit in capitals"
+	case parses(strings.Join(strings.Fields(s), "")):
+		return "has a blank in it"
+	case longerUnit.MatchString(s):
+		return "is in days or weeks: the units are h, m, s and ms"
+	}
+	return "is none"
 }
 
 func (d *decoder) scalar(path string, x any, v reflect.Value) {

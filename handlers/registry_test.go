@@ -102,7 +102,7 @@ func TestBuildReportsAllAtOnce(t *testing.T) {
 	for path, want := range map[string]string{
 		"url":                 "wants a string, is a number: put it in quotes",
 		"tiemout":             "unknown option; known: allow_insecure_auth, basic, bearer_token,",
-		"timeout":             "wants a duration such as 10s or 1m30s, is a string",
+		"timeout":             "wants a duration such as 10s or 1m30s, is none",
 		"headers.X Bad":       "is no name for a header",
 		"forward_headers[1]":  "wants a string, is true or false: put it in quotes",
 		"bearer_token":        "has no value",
@@ -161,6 +161,30 @@ func TestOptionsNumbers(t *testing.T) {
 		err := handlers.NewOptions(map[string]any{"u": u}).Decode(&numbers{})
 		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v: error %v, want %q", u, err, want)
+		}
+	}
+}
+
+// TestNoDuration: what is wrong with a text that is no duration is told, but not the text.
+func TestNoDuration(t *testing.T) {
+	for text, want := range map[string]string{
+		"10S":          "has a unit in capitals",
+		"1 m 30 s":     "has a blank in it",
+		"1d":           "is in days or weeks: the units are h, m, s and ms",
+		"2 Weeks":      "is in days or weeks: the units are h, m, s and ms",
+		"10":           "is a number without a unit",
+		"":             "is empty",
+		"99999999h":    "is longer than 292 years",
+		"9999999h.5ms": "is longer than 292 years",
+		"1h30":         "is none",
+		"canary":       "is none",
+	} {
+		into := struct {
+			D time.Duration `yaml:"d"`
+		}{}
+		err := handlers.NewOptions(map[string]any{"d": text}).Decode(&into)
+		if want := "d: wants a duration such as 10s or 1m30s, " + want; err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
 }

@@ -343,7 +343,7 @@ func TestPartsFindings(t *testing.T) {
         revoke_wait: soon
     routes: [{handler: log}]`,
 			`c.yaml:5: consumers.orders.source.memory.topic: unknown option; known: group, publish, revoke_wait, token, topics
-c.yaml:6: consumers.orders.source.memory.revoke_wait: wants a duration such as 10s or 1m30s, is a string`},
+c.yaml:6: consumers.orders.source.memory.revoke_wait: wants a duration such as 10s or 1m30s, is none`},
 		"its own checks": {`
     source:
       memory:

@@ -130,7 +130,7 @@ func (r *report) FindOptions(path string, err error) {
 
 // unquote says, where a string was filled in and something else is wanted, that it is one for its quotes.
 func (r *report) unquote(path, problem string) string {
-	if !r.inQuotes[path] || !strings.HasSuffix(problem, ", is a string") || strings.HasPrefix(problem, "wants a duration") {
+	if !r.inQuotes[path] || !strings.HasSuffix(problem, ", is a string") {
 		return ""
 	}
 	return ": in quotes ${…} is one. Write it without, on a line of its own"
