@@ -11,16 +11,20 @@ import (
 // checkCircles warns where a consumer hands dead letters back to the one that they came from: a message that always fails would
 // go round for ever.
 func (d *Document) checkCircles() {
-	for _, name := range d.inOrder() {
+	names := d.inOrder()
+	for _, name := range names {
 		c := d.File.Consumers[name]
 		if c == nil {
 			continue
 		}
 		for i, r := range c.Routes {
 			to := r.publishesTo()
-			for _, other := range d.inOrder() {
+			if to == "" {
+				continue
+			}
+			for _, other := range names {
 				o := d.File.Consumers[other]
-				if to == "" || o == nil || o.DeadLetter == nil || !c.broker().sameBroker(o.broker()) {
+				if o == nil || o.DeadLetter == nil || !c.broker().sameBroker(o.broker()) {
 					continue
 				}
 				if dead := slices.IndexFunc(o.DeadLetter.Targets(), c.takes); dead >= 0 && o.takes(to) {
