@@ -5,8 +5,12 @@ import (
 	"strings"
 )
 
-// minLine is the shortest line of a secret that is looked for by itself.
-const minLine = 8
+const (
+	// minSecret is the shortest secret that is looked for. What is shorter is a setting, DEBUG=1, and a part of many words.
+	minSecret = 4
+	// minLine is the shortest line of a secret that is looked for by itself.
+	minLine = 8
+)
 
 // hide returns what puts *** for secrets into a text of others, in the forms in which they may come back: whole, without blanks
 // at the ends, and line by line, as shells print them. cut says that the text is the end of a longer one, so that it may begin in
@@ -23,13 +27,12 @@ func hide(secrets []string) func(text string, cut bool) string {
 			}
 		}
 	}
+	forms = slices.DeleteFunc(forms, func(f string) bool { return len(strings.TrimSpace(f)) < minSecret })
 	// The longest first: of "tok" and "token-7f" the second would leave its end.
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, f := range forms {
-		if f != "" {
-			pairs = append(pairs, f, "***")
-		}
+		pairs = append(pairs, f, "***")
 	}
 	replace := strings.NewReplacer(pairs...).Replace
 	return func(text string, cut bool) string {

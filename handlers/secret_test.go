@@ -164,6 +164,21 @@ func TestSecretsAreNotInOutput(t *testing.T) {
 	}
 }
 
+// A value of three characters or less is a setting and no secret: with each 1 of an output gone nobody could read it.
+func TestShortValuesStay(t *testing.T) {
+	e, err := handlers.NewExec(handlers.ExecConfig{
+		Command: []string{"sh", "-c", `echo "line 11 of 12 in eu, with $KEY"; exit 1`},
+		Env: map[string]broker.Secret{"DEBUG": broker.NewSecret("1"), "REGION": broker.NewSecret("eu\n"),
+			"KEY": broker.NewSecret("k-17")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = e.Handle(t.Context(), message("in", "x"))
+	if err == nil || !strings.Contains(err.Error(), `"line 11 of 12 in eu, with ***"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // Nor in what a server says back that speaks no HTTP.
 func TestSecretsAreNotEchoed(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
