@@ -185,7 +185,7 @@ func (l *link) options() ([]nats.Option, error) {
 		nats.SetCustomDialer(l),
 		nats.PingInterval(c.PingInterval),
 		nats.MaxReconnects(-1),
-		nats.CustomReconnectDelay(c.pause),
+		nats.CustomReconnectDelay(l.again),
 		nats.IgnoreAuthErrorAbort(),
 		// Nothing waits in nats.go while there is no connection: the adapter keeps it, and looks at it again before it is sent.
 		nats.ReconnectBufSize(-1),
@@ -218,6 +218,17 @@ func (l *link) disconnected(err error) {
 		err = errors.New("connection closed")
 	}
 	l.hooks.lost(fmt.Errorf("connection to %s: %w", l.cfg.where(), l.cfg.redact(err)))
+}
+
+// again is how long nats.go waits before it tries the servers again. It tells of an attempt that could dial and failed in the
+// handshake, for TLS, for want of room or of an answer: of that nats.go tells nobody.
+func (l *link) again(n int) time.Duration {
+	if nc := l.conn(); nc != nil {
+		if err := nc.LastError(); err != nil {
+			l.disconnected(l.explain(err))
+		}
+	}
+	return l.cfg.pause(n)
 }
 
 // problem is told of asynchronous errors. A login that is refused may be the one of a seed that was replaced since: nats.go keeps
