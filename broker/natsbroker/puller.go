@@ -73,6 +73,9 @@ func (p *puller) listen(q *quiet) {
 	if err := v.err(p.consumer.name(), since, heard.crowded); err != nil {
 		p.events.Lost(p.link.denied(err, time.Now().Add(-since-p.heartbeat))) // it was said when we subscribed, before we asked
 	}
+	if v == silenceOver {
+		p.events.Found(p.clock.at(q.anew))
+	}
 	if nc := p.link.conn(); nc != nil && nc.IsConnected() && q.halfOpen(heard, patience) {
 		_ = nc.ForceReconnect()
 	}
@@ -91,8 +94,9 @@ func (p *puller) renew(ctx context.Context, q *quiet) bool {
 		p.side.revive()
 		return false
 	}
-	q.revived(p.side.heard(), p.clock.now())
-	p.events.Found(time.Now())
+	if q.revived(p.side.heard(), p.clock.now()) {
+		p.events.Found(time.Now())
+	}
 	return true
 }
 

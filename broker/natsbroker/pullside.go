@@ -43,7 +43,7 @@ func (s pullSide) listen(q *quiet, patience int64) (signs, silenceKind, time.Dur
 		crowded: k.pulls.crowded,
 	}
 	v, since := q.look(now, patience)
-	k.pulls.revive = k.pulls.revive || v != notSilent
+	k.pulls.revive = k.pulls.revive || v != notSilent && v != silenceOver
 	if v == pullSilent || v == noAnswer {
 		k.doubt()
 	}

@@ -11,6 +11,8 @@ import (
 type quiet struct {
 	heard uint64 // answers to pulls
 	since int64
+	anew  int64  // when all was last asked for anew
+	told  bool   // it was said that no answer comes, and none has come since
 	reads uint64 // of the socket
 	still int64  // since when there were none
 }
@@ -35,16 +37,21 @@ const (
 	asideSilent             // ask anew
 	pullSilent              // ask anew, and tell
 	noAnswer                // the same: not even PINGs are answered
+	silenceOver             // tell that it is
 )
 
 // look says what the silence means, and for how long there was no answer to a pull. What is asked anew has its time again.
 func (q *quiet) look(s signs, patience int64) (silenceKind, time.Duration) {
-	if s.heard != q.heard || !s.asked {
+	answered := s.heard != q.heard || !s.asked
+	if answered {
 		q.heard, q.since = s.heard, s.now
 	}
 	quiet, v := s.now-q.since, notSilent
 	switch {
 	case s.idle:
+	case q.told && (answered || s.standsBy):
+		q.told = false
+		return silenceOver, 0
 	case s.standsBy && quiet > patience:
 		v = asideSilent
 	case s.standsBy:
@@ -56,11 +63,16 @@ func (q *quiet) look(s signs, patience int64) (silenceKind, time.Duration) {
 	if s.idle || v != notSilent {
 		q.since = s.now
 	}
+	q.told = q.told || v == pullSilent
 	return v, time.Duration(quiet)
 }
 
-// revived says that all was asked for anew.
-func (q *quiet) revived(heard uint64, now int64) { q.heard, q.since = heard, now }
+// revived takes that all is asked for anew, over a connection that answers, and says whether that is contact. It is not where
+// pulls had no answer until now: a server that does not let them through, or has no room for them, answers all else.
+func (q *quiet) revived(heard uint64, now int64) (contact bool) {
+	q.heard, q.since, q.anew = heard, now, now
+	return !q.told
+}
 
 // read takes how often the socket gave bytes.
 func (q *quiet) read(reads uint64, now int64) {

@@ -95,6 +95,25 @@ func TestMissingRightsAreToldSeldom(t *testing.T) {
 	}
 }
 
+// Who may not ask for messages gets none, though the server answers all else: that is no contact, until an answer comes.
+func TestPullsThatAreNotAllowed(t *testing.T) {
+	t.Parallel()
+	no := server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.MSG.NEXT.>"}}}
+	ts := startServer(t, fewMay(no))
+	a := ts.admin(nats.UserInfo("all", "word"))
+	a.stream()
+	cfg := ts.as(natsbroker.Connection{User: "few", Password: broker.NewSecret("word")})
+	s := open(t, cfg)
+	eventually(t, "it is down, and told again that it is", func() bool { return len(s.events.of(broker.Down)) > 1 })
+	if n := len(s.events.of(broker.Up)); n != 1 {
+		t.Errorf("it was up %d times", n)
+	}
+	ts.reload(fewMay(server.Permissions{}))
+	a.publish(1, 1)
+	ack(t, s, receive(t, s, 1)...)
+	eventually(t, "it is up", func() bool { return len(s.events.of(broker.Up)) == 2 })
+}
+
 // A queue group subscribes again by itself, and its connection has to stay: what comes to its other subjects would be lost.
 func TestCoreSubjectThatWasNotAllowedForAWhile(t *testing.T) {
 	t.Parallel()
