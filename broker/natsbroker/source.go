@@ -288,10 +288,11 @@ func denied(err error) (subject string) {
 	return subject
 }
 
-// unsent is told of naks whose lease ran out before there was a connection to send them, late of acks that perhaps arrived after
-// their lease, gone of those to a consumer that is no more.
+// unsent is told of naks whose lease ran out before they could be sent: there was no connection, or nobody at its end who said
+// that the consumer is the same, or this process stood still. late is told of acks that perhaps arrived after their lease, gone
+// of those to a consumer that is no more.
 func (s *Source) unsent(n int) {
-	s.life.unconfirmed(n, "messages given back while there was no connection come again by their ack wait")
+	s.life.unconfirmed(n, "messages could not be given back before their lease ran out, and come again by their ack wait")
 }
 
 func (s *Source) late(n int) {
