@@ -172,7 +172,7 @@ var mutants = []mutant{
 		"	if p.last != 0 && d.consumer > p.last+1 {", "	if false && p.last != 0 && d.consumer > p.last+1 {",
 		"./broker/natsbroker", "TestOrderOverALostConnection|TestOrderBesideADeadConnection"},
 	{"what others settle late is taken for what they have", "broker/natsbroker/pin.go",
-		"	return !first && p.balance >= was\n", "	return !first && p.balance >= was || true\n",
+		"	switch {\n	case first:\n", "	switch {\n	case true:\n		return doubtNone\n	case first:\n",
 		"./broker/natsbroker", "TestOrderDespiteLateAcks|TestAckBeforeTheFirstCount"},
 	{"who is pinned does not wait for what others had", "broker/natsbroker/stock.go",
 		"s.pulls.gate.Out() > ses.out || ses.pin.gathering ||", "s.pulls.gate.Out() > ses.out ||",

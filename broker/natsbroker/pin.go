@@ -331,13 +331,29 @@ func (p *pin) revoke(now, term int64, wait time.Duration) (by int64) {
 	return p.by
 }
 
-// balances takes what the server counts, when all deliveries that it had made are here, and says whether nobody else has settled
-// something since the last look, for certain. The process before may: its acks were on their way. What they settled may be here,
-// too, and would be taken for something that is missing. The first look has none before it to compare with.
-func (p *pin) balances(pending int) bool {
+// A doubt is which of what is here may have been settled by others. It would be taken for something that is missing.
+type doubt int
+
+const (
+	doubtNone  doubt = iota
+	doubtAgain       // what was delivered before
+	doubtAll
+)
+
+// doubts takes what the server counts, when all deliveries that it had made are here. The process before may settle something
+// yet: its acks were on their way. Where the count says that somebody did since the last look, it may be any of what is here:
+// after a crash the server may have forgotten that it had delivered a message before. The first look has none before it to
+// compare with.
+func (p *pin) doubts(pending int) doubt {
 	was, first := p.balance, !p.balanced
 	p.balance, p.balanced = pending-p.firsts+p.done, true
-	return !first && p.balance >= was
+	switch {
+	case first:
+		return doubtAgain
+	case p.balance < was:
+		return doubtAll
+	}
+	return doubtNone
 }
 
 // gathered takes what the server counts, of which here are here, and says whether all is here. If not, next asks for more.

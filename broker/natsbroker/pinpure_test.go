@@ -105,6 +105,27 @@ func TestPinWants(t *testing.T) {
 	}
 }
 
+// What of that which is here may be settled.
+func TestPinDoubts(t *testing.T) {
+	var p pin
+	for i, l := range []struct {
+		firsts, done, pending int
+		want                  doubt
+	}{
+		{2, 0, 5, doubtAgain}, // the first look
+		{2, 0, 5, doubtNone},
+		{4, 0, 7, doubtNone}, // two that are new
+		{4, 1, 6, doubtNone}, // one that was acked here
+		{5, 1, 6, doubtAll},  // one that is new, and one that another has settled
+		{5, 1, 6, doubtNone},
+	} {
+		p.firsts, p.done = l.firsts, l.done
+		if got := p.doubts(l.pending); got != l.want {
+			t.Errorf("look %d: %d, want %d", i+1, got, l.want)
+		}
+	}
+}
+
 // What there is to do about the pin. Its term is 100 s here, so that it is renewed each 20 s.
 func TestPinActions(t *testing.T) {
 	const s = int64(time.Second)

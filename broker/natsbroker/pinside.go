@@ -159,7 +159,7 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone remov
 		k.lose(ses, errPinTaken)
 		return
 	}
-	if info.Delivered.Consumer == p.last && !p.balances(info.NumAckPending) && k.giveBackAgain(ses) {
+	if info.Delivered.Consumer == p.last && k.giveBackDoubtful(ses, p.doubts(info.NumAckPending)) {
 		k.bells.pin.Ring()
 		return
 	}

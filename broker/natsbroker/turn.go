@@ -92,14 +92,17 @@ func (s *stock) regather(ses *session) {
 	}
 }
 
-// giveBackAgain gives back what was delivered before and is not handed out: it comes again at once, if it is not settled. It says
-// whether there was some.
-func (s *stock) giveBackAgain(ses *session) (some bool) {
+// giveBackDoubtful gives back what others may have settled and is not handed out: it comes again at once, if it is not settled.
+// It says whether there was some.
+func (s *stock) giveBackDoubtful(ses *session, d doubt) (some bool) {
+	if d == doubtNone {
+		return false
+	}
 	now := s.clock.now()
 	for range ses.ready.n {
 		i := ses.ready.pop()
 		sl := &ses.slots.all[i]
-		if sl.delivered == 1 {
+		if d == doubtAgain && sl.delivered == 1 {
 			ses.ready.push(i)
 			continue
 		}
