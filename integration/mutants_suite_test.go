@@ -45,6 +45,8 @@ const (
 var silent = edit{holding, "	if n > 0 {\n		sh.events.Say(", "	if n < 0 {\n		sh.events.Say("}
 
 var suiteMutants = []suiteMutant{
+	{"a give-back that comes late takes the message from who has it now", []edit{{holding,
+		"	h.overtaken()\n	cs.out += int(i)\n", "	cs.out += int(i)\n"}}, "leased", "LateGiveBack"},
 	{"the partition of a message is not asked", []edit{{"broker/membroker/broker.go", "p != nil && *p >= 0 &&",
 		"p != nil && *p >= 1<<20 &&"}}, "partitioned", "PublishToPartition"},
 	{"claims before the other sources are there", []edit{{source, "		if err := s.life.Await(ctx, o); err != nil {\n",

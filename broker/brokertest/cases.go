@@ -33,6 +33,7 @@ func cases() []testCase {
 		{name: "UncountedGiveBacks", run: uncountedGiveBacks, why: again},
 		{name: "Runs", run: runsAreKept, why: needsKeptRuns},
 		{name: "RedeliveredWhileOut", run: redeliveredWhileOut, why: again},
+		{name: "LateGiveBack", setup: Setup{Lease: longLease}, run: lateGiveBack, why: needsOneLog},
 		{name: "ForgottenSettles", run: forgottenSettles, why: again},
 		{name: "ForgottenMany", run: forgottenMany, why: again},
 		{name: "FailedSettles", run: failedSettles, why: again},

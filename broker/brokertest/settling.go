@@ -301,6 +301,30 @@ func redeliveredWhileOut(w *world) {
 	w.handledOnce()
 }
 
+// lateGiveBack proves that a give-back which could not be said before its message was delivered here again is of the delivery
+// before: it does not take the message from the handler that has it now.
+func lateGiveBack(w *world) {
+	w.need("Redeliver", w.sys.Redeliver != nil)
+	w.need("FailSettles", w.sys.FailSettles != nil)
+	a := w.join()
+	w.produce(0, 1)
+	first := a.take(1)
+	w.sys.FailSettles(w, 1<<20)
+	a.mustNack(0, 1, first...)
+	w.sys.Redeliver(w, first[0])
+	ms, _ := a.hand.take(1, w.moment())
+	b := w.join()
+	w.sys.FailSettles(w, 0)
+	if len(ms) == 0 { // it may be handed out when the give-back is said, and not sooner
+		b.close()
+		ms = a.take(1)
+		b = w.join()
+	}
+	b.quiet(w.moment(), "it was delivered to another process again, and given back before that")
+	a.mustAck(ms...)
+	w.settled()
+}
+
 // forgottenSettles proves that finished messages are not handled again when the broker forgets that they are: the process that
 // finished them remembers and says so again.
 func forgottenSettles(w *world) {

@@ -2,6 +2,7 @@ package membroker
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -306,10 +307,17 @@ func (h *holding) mark(sp *span, n int64) (marked, bytes int64, gen uint16) {
 		sl.state, sl.claim, sl.size = out, cs.no, uint32(size)
 		bytes += size
 	}
+	h.overtaken()
 	cs.out += int(i)
 	h.sh.gate.HandOut(int(i), bytes)
 	h.high = max(h.high, sp.from+i)
 	return i, bytes, gen
+}
+
+// overtaken drops give-backs that were not sent before their message was delivered again and handed out: they would pull it from
+// the handler that has it now.
+func (h *holding) overtaken() {
+	h.backs = slices.DeleteFunc(h.backs, func(b leasedBack) bool { return h.w.state(b.offset) == out })
 }
 
 // shift takes n messages off the front of a prefetched span.

@@ -445,6 +445,7 @@ func (hs *holdings) sent(b *batch) {
 	default:
 		b.h.acks = append(b.acks, b.h.acks...)
 		b.h.backs = append(b.backs, b.h.backs...)
+		b.h.overtaken()
 		b.h.dirtiedFor(retryEvery)
 	}
 }
