@@ -4,6 +4,9 @@ package integration
 
 // kafkaMutants break the promises of the Kafka adapter. Their tests run on the in-process fake.
 var kafkaMutants = []mutant{
+	{"a publish goes on when its context has ended", "broker/kafkabroker/publisher.go",
+		"		if pause(ctx, 2*retryWait); ctx.Err() != nil {", "		if pause(ctx, 2*retryWait); false {",
+		"./broker/kafkabroker", "TestPublishEndsWithItsContext"},
 	{"who gives up lets others use its delivery", "broker/kafkabroker/publisher.go",
 		"	if err := await(ctx, d); err != nil {\n", "	if err := await(ctx, d); err != nil {\n		p.senders.free(d)\n",
 		"./broker/kafkabroker", "TestPublishesEndApart"},

@@ -199,7 +199,9 @@ func (p *Publisher) insist(ctx context.Context, ms []broker.Outgoing, which []in
 		if which = again; len(which) == 0 {
 			return nil
 		}
-		pause(ctx, 2*retryWait)
+		if pause(ctx, 2*retryWait); ctx.Err() != nil { // what is known of the topics is not asked for, and waits for nothing
+			return givenUp(which, failed, fmt.Errorf("kafkabroker: publishing: %w", ctx.Err()))
+		}
 	}
 }
 

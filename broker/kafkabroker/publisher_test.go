@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -239,4 +240,42 @@ func TestPublishNamesTheTopic(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPublishEndsWithItsContext: a publish to a topic of which it is known that there is none ends with its context. It tried on
+// without a pause, with a core of its own, until that had to be asked for again.
+func TestPublishEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // time stands still while something spins
+		p, err := NewPublisher(PublisherConfig{Connection: Connection{Brokers: []string{"nobody:9092"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		never := &written{topic: topic{name: "never", err: kafka.UnknownTopicOrPartition}, at: time.Now()}
+		p.leaders.known.Store(&map[string]*written{"never": never})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var pe *broker.PublishError
+		err = p.Publish(&impatient{Context: ctx, t: t}, []broker.Outgoing{{Topic: "never", Value: []byte("a")}})
+		if !errors.As(err, &pe) || !errors.Is(pe.Errs[0], context.Canceled) || errors.Is(err, broker.ErrRefused) {
+			t.Errorf("Publish returned %v, want the message's error to be the context's", err)
+		}
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// impatient is a context that fails its test where it is asked again and again whether it has ended.
+type impatient struct {
+	context.Context
+	t     *testing.T
+	asked int
+}
+
+// Done implements context.Context.
+func (c *impatient) Done() <-chan struct{} {
+	if c.asked++; c.asked > 1000 {
+		c.t.Fatal("its context has ended, and Publish goes on")
+	}
+	return c.Context.Done()
 }
