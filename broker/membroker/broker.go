@@ -1,6 +1,7 @@
 package membroker
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -63,6 +64,20 @@ func (b *Broker) addTopic(name string, partitions int) *topic {
 	}
 	b.topics[name] = t
 	return t
+}
+
+// Create makes a topic with so many partitions, at least one, as an administrator does: for a test of what is missing at first
+// (Config.Strict). One that is there stays as it is. It fails only for a topic without a name.
+func (b *Broker) Create(topic string, partitions int) error {
+	if topic == "" {
+		return errors.New("membroker: making a topic: it has no name")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.topics[topic] == nil {
+		b.addTopic(topic, max(1, partitions))
+	}
+	return nil
 }
 
 // topic finds or makes it; it needs b.mu.

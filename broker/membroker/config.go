@@ -22,7 +22,8 @@ type Config struct {
 	Topics map[string]int
 	// Partitions of a topic that is not in Topics. Defaults to 1.
 	Partitions int
-	// Strict refuses topics that are not in Topics. Set it to test how a missing topic is met. Defaults to false.
+	// Strict refuses topics that are not in Topics, until Create makes them. Set it to test how a missing topic is met. Defaults to
+	// false.
 	Strict bool
 
 	// Lease is how long a source may be silent. Leased: a message that is neither settled nor extended for so long comes again.

@@ -87,3 +87,25 @@ func TestStrictRefusesUnknownTopics(t *testing.T) {
 		t.Errorf("Open: %v, want an error that names the topic", err)
 	}
 }
+
+// TestCreate: a topic that was missing takes messages once it is made, and made again it keeps them.
+func TestCreate(t *testing.T) {
+	b := New(Config{Strict: true})
+	if err := b.Produce(broker.Outgoing{Topic: "late"}); !errors.Is(err, broker.ErrNoTopic) {
+		t.Fatalf("Produce: %v, want ErrNoTopic", err)
+	}
+	for range 2 {
+		if err := b.Create("late", 3); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.ProduceTo(2, broker.Outgoing{Topic: "late"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(b.Messages("late")); n != 2 {
+		t.Errorf("%d messages are there, want 2", n)
+	}
+	if err := b.Create("", 1); err == nil {
+		t.Error("a topic without a name was made")
+	}
+}
