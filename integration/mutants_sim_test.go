@@ -83,6 +83,8 @@ var simBlind = map[string]string{
 	"settled goes before lost":                    "the same",
 	"settles of another source":                   "it settles with the source that it has a message from",
 
+	"a publish goes on when its context has ended": "2 seeds of 1,000; a kept schedule shows it in one run of two",
+
 	"short fetches never come together":                              "it costs fetches, and breaks no promise",
 	"who waits for a time is not looked at":                          "a look at topics wakes it within a second",
 	"a member that was silent for a session goes on with heartbeats": "the fake has counted it out by then: none of 360 seeds",
@@ -107,10 +109,18 @@ var simBlind = map[string]string{
 	"the committed offset alone tells of a transaction":                 "too rare: a topic made anew, a silent member",
 }
 
-// simMutants are mistakes about outputs that the simulator alone is asked for.
+// simMutants are mistakes about outputs and dead letters that the simulator alone is asked for.
 var simMutants = []mutant{
 	{"what a failed run emitted goes with the next ack", "consumer/emissions.go",
 		"		outs := e.take(i)\n		if last", "		outs := append(e.take(i-1), e.take(i)...)\n		if last", "", ""},
+	{"a letter's handler is not asked for", "consumer/letters.go",
+		"target(f.Class, handler)", "target(f.Class, handler[:0])", "", ""},
+	{"a letter whose topic is missing counts as there", "consumer/letters.go",
+		"	d.published(own, errs, start)\n",
+		"	for i := range errs {\n		if errors.Is(errs[i], broker.ErrNoTopic) {\n			errs[i] = nil\n		}\n	}\n" +
+			"	d.published(own, errs, start)\n", "", ""},
+	{"a publish that failed is confirmed", "broker/membroker/publisher.go",
+		"	if failed {\n", "	if failed && len(errs) == 0 {\n", "", ""},
 	{"a transaction is not fenced by who we are in the group", "broker/kafkabroker/txnrequests.go",
 		"	me.write(w)\n", "	_ = me\n	memberID{generation: -1}.write(w)\n", "", ""},
 }

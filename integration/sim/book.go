@@ -75,6 +75,7 @@ type entry struct {
 	void         bool // its result does not count, by a promise
 	failed       bool // it used up an attempt
 	fine         bool // its handler returned nil for it
+	nowhere      bool // the topic of its outputs is missing
 	stood        bool // its process stood still before it began, and may have given it up
 	late         bool // it returned after the end of its context
 	overdue      bool // it returned when its claim's time was over, be it at the very instant, before its context ended
@@ -350,6 +351,9 @@ func (b *book) letter(p *process, o broker.Outgoing) {
 		b.findHere("%s published a dead letter of a message that nobody stored: %q", p.name, o.Value)
 		return
 	}
+	if want := p.run.schedule.letterTopicOf(n, classOf(o)); o.Topic != want {
+		b.findHere("%s published the dead letter of m%d, of class %s, to %s, want %s", p.name, n, classOf(o), o.Topic, want)
+	}
 	b.letters[n]++
 	b.lastLetter[n] = time.Now()
 	b.now++
@@ -377,7 +381,7 @@ func classOf(o broker.Outgoing) string {
 	return string(o.Headers[i].Value)
 }
 
-// open lists the messages that were neither handled nor dead-lettered, nor dropped by the broker. kept are those that are in the
+// open lists the messages that were neither handled nor dead-lettered, nor dropped by the broker. kept are those that are in a
 // topic of dead letters.
 func (b *book) open(kept map[int]bool) (left []int) {
 	b.mu.Lock()

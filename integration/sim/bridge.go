@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -85,13 +86,44 @@ func (b *book) published(ctx context.Context, p *process, m broker.Outgoing, err
 		if err == nil || e.outcome != ledger.Done {
 			continue
 		}
-		b.done[e.message]--
-		e.failed, e.outcome = true, ledger.Failed
-		if over(e.claim) || e.late && !errors.Is(context.Cause(ctx), consumer.ErrTimeout) || b.doneMeanwhile(e) {
-			e.outcome = ledger.Cancelled
-		}
-		b.voidBehind(e)
+		e.nowhere = errors.Is(err, broker.ErrNoTopic)
+		b.failHere(ctx, e)
 		b.noteHere("%s: run %d of m%d cannot publish %v: %v", p.name, e.nth, e.message, o, err)
+	}
+}
+
+// failHere enters that a run has failed whose handler returned nil. It needs b.mu.
+func (b *book) failHere(ctx context.Context, e *entry) {
+	b.done[e.message]--
+	e.failed, e.outcome = true, ledger.Failed
+	if over(e.claim) || e.late && !errors.Is(context.Cause(ctx), consumer.ErrTimeout) || b.doneMeanwhile(e) {
+		e.outcome = ledger.Cancelled
+	}
+	b.voidBehind(e)
+}
+
+// misses enters that the topic of a run's outputs is missing.
+func (b *book) misses(e *entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.nowhere = true
+}
+
+// unpublished enters that the last run of a message has failed, since the topic of its outputs is known to be missing: the
+// publisher is not asked then.
+func (b *book) unpublished(p *process, message int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range slices.Backward(b.entries) {
+		if e.message != message || e.process != p {
+			continue
+		}
+		if e.outcome == ledger.Done && e.act != Skip && !p.isDead() {
+			e.nowhere = true
+			b.failHere(e.ctx, e)
+			b.noteHere("%s: run %d of m%d has nowhere to publish to: %v", p.name, e.nth, e.message, err)
+		}
+		return
 	}
 }
 

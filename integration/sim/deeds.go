@@ -22,6 +22,9 @@ func (r *run) fault(f Fault) (undo func(), err error) {
 	if f.What == Steal {
 		r.steals()
 	}
+	if f.What == Make { // nothing that is there suffers from it
+		return r.world.Do(f, nil)
+	}
 	if !whats[f.What].process {
 		undo, err = r.world.Do(f, nil)
 		r.dropped(f)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -59,6 +60,9 @@ func (e *events) observe(ev consumer.Event) {
 		e.skipped++
 	case consumer.Failed:
 		e.failed++
+		if e.p.run.schedule.Settings.Bridge && errors.Is(ev.Err, broker.ErrNoTopic) {
+			e.p.run.book.unpublished(e.p, numberOf(ev.Message.Value), ev.Err)
+		}
 	case consumer.DeadLettered:
 		e.letters++
 	case consumer.RetryPublished:

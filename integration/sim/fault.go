@@ -74,6 +74,8 @@ const (
 	Trim What = "trim"
 	// Recreate deletes topic N and makes it again, empty.
 	Recreate What = "recreate"
+	// Make makes the topic N of dead letters and of what handlers emit. Before that there is none.
+	Make What = "make"
 )
 
 // traits of a fault.
@@ -117,6 +119,7 @@ var whats = map[What]traits{
 	Grow:          {counts: true, weight: 1},
 	Trim:          {counts: true, weight: 1},
 	Recreate:      {counts: true, weight: 1},
+	Make:          {counts: true}, // planned by itself
 }
 
 // Whats lists all kinds of faults, by name.

@@ -17,6 +17,7 @@ func (r *run) judge() {
 	r.hearNacks()
 	r.judgeRepeats()
 	r.judgeAttempts()
+	r.judgeLeft()
 	r.judgeOrder()
 	r.judgeFloors()
 	r.judgeOutputs()
@@ -82,6 +83,9 @@ func (p *process) judgeCounts() {
 	if s.Batch > 0 && s.ByKey && s.Order != consumer.OrderNone {
 		return // what of a batch is void, the engine knows alone
 	}
+	if s.Bridge && p.run.schedule.isMissing(outputTopic) {
+		return // what has lost its claim and has nowhere to publish to is told to nobody
+	}
 	var nils, skips int64
 	for _, run := range p.run.book.entries {
 		switch {
@@ -116,7 +120,7 @@ func (r *run) judgeAttempts() {
 	schedule, s := r.schedule, r.schedule.Settings
 	for n, t := range r.tries() {
 		enough := t.failed >= s.Attempts || s.MakeRoom || r.kind.Shared && t.attempt >= 3*s.Attempts ||
-			s.GiveUp > 0 && t.last.Sub(t.first)+longestWait > time.Duration(s.GiveUp)
+			s.GiveUp > 0 && t.last.Sub(t.first)+r.longestWait() > time.Duration(s.GiveUp)
 		if r.book.letters[n] > 0 && !t.never && !schedule.isOversize(n) && !r.book.crashed[n] && (t.failed == 0 || !enough) {
 			r.book.find("m%d has a dead letter after %d failed runs, of %d", n, t.failed, s.Attempts)
 		}
@@ -127,11 +131,14 @@ func (r *run) judgeAttempts() {
 func (b *book) judgeAlone(p *process, n int) {
 	s := p.run.schedule.Settings
 	var last *entry
+	if p.isBehind() {
+		return // it may have been called alone, and given that up, while the handler stood still and had not begun
+	}
 	for _, e := range b.entries {
 		if e.message != n || e.process != p {
 			continue
 		}
-		if e.act == Never || e.ended.IsZero() || s.GiveUp > 0 && (e.act == Later || e.act == Overload) {
+		if e.act == Never || e.ended.IsZero() || s.GiveUp > 0 && (e.act == Later || e.act == Overload || e.nowhere) {
 			return // it alone is meant, whoever else was there
 		}
 		if e.failed && !e.void {
@@ -156,8 +163,14 @@ func (b *book) judgeSuspect(p *process, n int) {
 	b.findHere("%s gives m%d up, as if it had killed a process, and no process was in trouble with it", p.name, n)
 }
 
-// longestWait is the longest delay that a handler asks for. Backoffs and the steps of retry topics are shorter.
-const longestWait = 600 * time.Millisecond
+// longestWait is the longest delay that is asked for: by a handler, or by who looks for a topic that is missing. Backoffs and the
+// steps of retry topics are shorter.
+func (r *run) longestWait() time.Duration {
+	if r.schedule.Settings.Emits > 0 && r.schedule.isMissing(outputTopic) {
+		return 10 * time.Second
+	}
+	return 600 * time.Millisecond
+}
 
 func (r *run) tries() map[int]*tries {
 	all := map[int]*tries{}

@@ -83,7 +83,7 @@ func newKafkaWorld(t testing.TB, s Schedule) *kafkaWorld {
 func (w *kafkaWorld) newCluster() *kfake.Cluster {
 	opts := []kfake.Opt{kfake.ListenFn(w.net.Listen), kfake.GroupMinSessionTimeout(50 * time.Millisecond),
 		kfake.SeedTopics(int32(w.schedule.Settings.Partitions), w.schedule.Inputs()...)}
-	for _, topic := range w.schedule.Outputs() {
+	for _, topic := range w.schedule.there() {
 		opts = append(opts, kfake.SeedTopics(int32(w.schedule.partitionsOf(topic)), topic))
 	}
 	if w.dir != "" {
@@ -204,6 +204,8 @@ func (w *kafkaWorld) Do(f Fault, p Process) (undo func(), err error) {
 		return nil, err
 	case Trim:
 		return nil, w.trim(f.N)
+	case Make:
+		return nil, w.make(w.schedule.made(f))
 	case Recreate:
 		return nil, w.recreate(f.N)
 	default:
@@ -349,6 +351,21 @@ func (w *kafkaWorld) trim(n int) error {
 		return fmt.Errorf("trimming %s/%d below %d: %w", topic, partition, below, err)
 	}
 	w.drop(topic, partition, below)
+	return nil
+}
+
+// make makes an output that was missing.
+func (w *kafkaWorld) make(topic string) error {
+	err := w.sure(func(ctx context.Context) error {
+		_, err := w.admin.CreateTopic(ctx, int32(w.schedule.partitionsOf(topic)), 1, nil, topic)
+		if errors.Is(err, kerr.TopicAlreadyExists) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("making %s: %w", topic, err)
+	}
 	return nil
 }
 

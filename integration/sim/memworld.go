@@ -57,7 +57,7 @@ func newMemWorld(s Schedule, leased bool) *memWorld {
 	for _, topic := range s.Inputs() {
 		c.Topics[topic] = s.Settings.Partitions
 	}
-	for _, topic := range s.Outputs() {
+	for _, topic := range s.there() {
 		c.Topics[topic] = s.partitionsOf(topic)
 	}
 	w.b = membroker.New(c)
@@ -129,6 +129,9 @@ func (w *memWorld) Do(f Fault, p Process) (undo func(), err error) {
 		w.again(f.N)
 	case Revoke, Steal, Bounce:
 		w.move(f)
+	case Make:
+		topic := w.s.made(f)
+		return nil, b.Create(topic, w.s.partitionsOf(topic))
 	case Trim:
 		return nil, w.drop(func() error { return w.trim(f.N) })
 	case Recreate:

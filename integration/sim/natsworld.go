@@ -56,8 +56,8 @@ type natsWorld struct {
 	storage jetstream.StorageType
 	client  *nats.Conn // no fault is in its way
 	js      jetstream.JetStream
-	groups  map[string][]string // the topics of each
-	letters []broker.Message    // that were read
+	groups  map[string][]string         // the topics of each
+	letters map[string][]broker.Message // that were read, by topic
 	floors  map[string][]int64
 	at      *natsServer
 
@@ -72,7 +72,7 @@ func newNATSWorld(t testing.TB, s Schedule) *natsWorld {
 	forgetPools()
 	w := &natsWorld{
 		TB: t, schedule: s, weather: weather{net: memnet.New()}, dir: t.TempDir(), storage: jetstream.MemoryStorage,
-		groups: map[string][]string{}, floors: map[string][]int64{},
+		groups: map[string][]string{}, floors: map[string][]int64{}, letters: map[string][]broker.Message{},
 	}
 	if s.has(Restart, Forget) {
 		w.storage = jetstream.FileStorage
@@ -88,7 +88,7 @@ func newNATSWorld(t testing.TB, s Schedule) *natsWorld {
 	if err == nil {
 		_, err = w.client.Subscribe(nackAdvisories, w.nacked)
 	}
-	for _, topic := range append(s.Inputs(), s.Outputs()...) {
+	for _, topic := range append(s.Inputs(), s.there()...) {
 		if err == nil {
 			err = w.create(context.Background(), topic)
 		}
@@ -204,6 +204,8 @@ func (w *natsWorld) Do(f Fault, p Process) (undo func(), err error) {
 		return nil, w.unpin(f.N)
 	case Trim:
 		return nil, w.purge(f.N)
+	case Make:
+		return nil, w.ask(func(ctx context.Context) error { return w.create(ctx, w.schedule.made(f)) })
 	case Recreate:
 		return nil, w.recreate(f.N)
 	}
@@ -287,9 +289,9 @@ func (w *natsWorld) info(ctx context.Context, topic, group string) (*jetstream.C
 	return c.CachedInfo(), nil
 }
 
-// Messages implements World. Of the outputs there is one, the dead letters.
+// Messages implements World. Of the outputs these are the dead letters.
 func (w *natsWorld) Messages(topic string) ([]broker.Message, error) {
-	if topic != letterTopic {
+	if !isLetterTopic(topic) {
 		return w.have[topic], nil
 	}
 	err := w.ask(func(ctx context.Context) error {
@@ -297,16 +299,17 @@ func (w *natsWorld) Messages(topic string) ([]broker.Message, error) {
 		if err != nil {
 			return err
 		}
-		for seq := uint64(len(w.letters) + 1); seq <= s.CachedInfo().State.LastSeq; seq++ {
+		for seq := uint64(len(w.letters[topic]) + 1); seq <= s.CachedInfo().State.LastSeq; seq++ {
 			m, err := s.GetMsg(ctx, seq)
 			if err != nil {
 				return err
 			}
-			w.letters = append(w.letters, broker.Message{Topic: topic, Partition: -1, Offset: int64(seq), Value: m.Data})
+			w.letters[topic] = append(w.letters[topic],
+				broker.Message{Topic: topic, Partition: -1, Offset: int64(seq), Value: m.Data})
 		}
 		return nil
 	})
-	return w.letters, err
+	return w.letters[topic], err
 }
 
 // Unsettled implements World.

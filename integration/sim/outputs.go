@@ -43,7 +43,9 @@ func (p *process) emit(ctx context.Context, m *consumer.Message, e *entry, from,
 			err = consumer.EmitFor(ctx, m, o)
 		}
 	}
-	if err != nil && ctx.Err() == nil {
+	if errors.Is(err, broker.ErrNoTopic) && p.run.schedule.isMissing(outputTopic) {
+		p.run.book.misses(e)
+	} else if err != nil && ctx.Err() == nil {
 		p.run.book.find("%s: run %d of m%d cannot emit: %v", p.name, e.nth, e.message, err)
 	}
 	return err
@@ -138,7 +140,7 @@ func (b *book) offered(x offer, offers []*offer, es []broker.Emission) {
 	}
 	for _, e := range es {
 		for _, out := range e.Outs {
-			if out.Topic == letterTopic {
+			if isLetterTopic(out.Topic) {
 				b.letter(x.process, out)
 			}
 		}
@@ -158,7 +160,7 @@ func (b *book) doubt(p *process, c *broker.Claim) {
 // readEnd reads what is in the topics at the end, when nobody writes to them any more.
 func (r *run) readEnd() error {
 	if r.schedule.Settings.Emits == 0 {
-		return nil
+		return r.readLetters()
 	}
 	for end := time.Now().Add(calmFor); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if n, _, err := r.world.Unsettled(); err == nil && n == 0 { // a transaction may be open until its timeout
@@ -172,12 +174,5 @@ func (r *run) readEnd() error {
 	for _, m := range r.outputs {
 		r.book.note("there: %s/%d at %d: %s", m.Topic, m.Partition, m.Offset, m.Value)
 	}
-	letters, err := r.world.Messages(letterTopic)
-	if err != nil {
-		return fmt.Errorf("reading the dead letters: %w", err)
-	}
-	for i := range letters {
-		r.inLetters[numberOf(letters[i].Value)]++
-	}
-	return nil
+	return r.readLetters()
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/consumer"
@@ -33,6 +34,8 @@ func Plan(k Kind, seed uint64) Schedule {
 	}
 	s.Steps = forgetful(p.kind, seed, s.Steps)
 	s.Steps = deadly(p.kind, &s.Settings, seed, s.Steps)
+	s.Settings.Routes = s.Settings.Letters && routed(seed)
+	s.Steps = lacking(s, seed)
 	return s
 }
 
@@ -168,6 +171,25 @@ func deadly(k Kind, s *Settings, seed uint64, steps []Step) (all []Step) {
 		}
 	}
 	return all
+}
+
+// routed is by dice of its own, too.
+func routed(seed uint64) bool { return planner{Rand: rand.New(rand.NewPCG(seed, 25))}.oneIn(2) }
+
+// lacking has some of the topics that processes publish to be made only while all is under way. By dice of its own, too.
+func lacking(s Schedule, seed uint64) []Step {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 26))}
+	steps := slices.Clone(s.Steps)
+	if !p.oneIn(4) {
+		return steps
+	}
+	for n := range s.makeable() {
+		if p.oneIn(2) {
+			step := Step{After: p.span(time.Second), Fault: Fault{What: Make, N: n}}
+			steps = slices.Insert(steps, p.IntN(len(steps)+1), step)
+		}
+	}
+	return steps
 }
 
 // handlers are mostly good.

@@ -151,6 +151,7 @@ func (p *process) publishes(cfg *consumer.Config) error {
 		}
 		p.run.publishers = append(p.run.publishers, pub)
 		cfg.DeadLetter = &consumer.DeadLetter{Publisher: &letterbox{Publisher: pub, p: p}, Topic: letterTopic}
+		p.run.schedule.route(cfg.DeadLetter)
 	}
 	if !s.Spill {
 		return nil

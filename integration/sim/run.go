@@ -74,7 +74,7 @@ type run struct {
 	nacks      map[int][]time.Time // of each message, when the broker heard of one
 	gone       int                 // how many of World.Gone are in the book
 	outputs    []broker.Message    // that are there at the end
-	inLetters  map[int]int         // of each message, how many dead letters are there at the end; counted where handlers emit
+	inLetters  map[int]int         // of each message, how many dead letters are there at the end
 	rnd        *rand.Rand
 
 	ownersMu sync.Mutex

@@ -44,6 +44,7 @@ type Settings struct {
 	Spill    bool `json:"spill,omitempty"` // there are retry topics
 	Letters  bool `json:"letters,omitempty"`
 	MakeRoom bool `json:"make_room,omitempty"` // LaneDeadLetter
+	Routes   bool `json:"routes,omitempty"`    // some dead letters go to topics of their own: routes.go
 	Attempts int  `json:"attempts"`
 	// CrashLimit is after how many ends without a goodbye a message is run alone, and given up if that was one more; where the
 	// adapter has such a setting (Kind.Suspects).

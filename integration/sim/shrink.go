@@ -124,7 +124,8 @@ func plainer(add func(func(*Schedule))) {
 		func(s *Settings) { s.Levels, s.Strict = 0, s.Strict && s.Topics > 1 },
 		func(s *Settings) { s.Strict = false },
 		func(s *Settings) { s.Spill = false },
-		func(s *Settings) { s.Letters, s.MakeRoom, s.Oversize = false, false, 0 }, // no handler is to see these
+		func(s *Settings) { s.Routes = false },
+		func(s *Settings) { s.Letters, s.MakeRoom, s.Routes, s.Oversize = false, false, false, 0 }, // no handler is to see these
 		func(s *Settings) { s.MakeRoom = false },
 		func(s *Settings) { s.GiveUp = 0 },
 		func(s *Settings) { s.Emits, s.Bridge = 0, false },

@@ -69,18 +69,20 @@ func (r *run) isMistaken(n int) bool {
 	return false
 }
 
-// keptLetters are the messages that the topic of dead letters has.
+// keptLetters are the messages that the topics of dead letters have.
 func (r *run) keptLetters() (map[int]bool, error) {
 	kept := map[int]bool{}
 	if !r.schedule.Settings.Letters {
 		return kept, nil
 	}
-	ms, err := r.world.Messages(letterTopic)
-	if err != nil {
-		return nil, fmt.Errorf("reading the dead letters: %w", err)
-	}
-	for i := range ms {
-		kept[numberOf(ms[i].Value)] = true
+	for _, topic := range r.schedule.LetterTopics() {
+		ms, err := r.world.Messages(topic)
+		if err != nil {
+			return nil, fmt.Errorf("reading the dead letters: %w", err)
+		}
+		for i := range ms {
+			kept[numberOf(ms[i].Value)] = true
+		}
 	}
 	return kept, nil
 }

@@ -233,7 +233,7 @@ func (s Schedule) partitionsOf(output string) int {
 
 // Outputs are the topics that processes publish to: dead letters, retry topics where there are some, and what handlers emit.
 func (s Schedule) Outputs() []string {
-	names := []string{letterTopic}
+	names := s.LetterTopics()
 	if s.Settings.Spill {
 		names = append(names, retryTopics...)
 	}
