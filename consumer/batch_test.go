@@ -110,6 +110,37 @@ func TestBatchBytes(t *testing.T) {
 	})
 }
 
+// TestBatchBytesOfOne: a message that is over a batch's bytes by itself completes its batch, however batches are put together.
+// Where they were of whatever comes, another one came with it.
+func TestBatchBytesOfOne(t *testing.T) {
+	for name, by := range map[string]consumer.Batch{"whatever comes": {}, "of a key": {ByKey: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+				for range 30 {
+					if err := b.Produce(broker.Outgoing{Topic: "in", Value: make([]byte, 3000)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var seen batches
+				by.Bytes, by.Linger = 2500, time.Hour
+				by.Handler = func(_ context.Context, ms []*consumer.Message) error {
+					seen.take(ms)
+					return nil
+				}
+				r := start(t, b, consumer.Config{Batch: &by})
+				time.Sleep(time.Second)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				if len(seen.sizes) != 30 {
+					t.Errorf("batches of %v, want 30 of one", seen.sizes)
+				}
+			})
+		})
+	}
+}
+
 // A batch that is over its time fails by that: each of its messages that has no error of its own making.
 func TestBatchTimeout(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {

@@ -59,7 +59,7 @@ func (x *cutter) whole(k *claim, ms []broker.Message, b *batches) (full []*work,
 			break
 		}
 		bytes += len(ms[i].Key) + len(ms[i].Value)
-		if n := i + 1 - from; n == b.cfg.Size || n > 1 && bytes >= b.cfg.Bytes {
+		if n := i + 1 - from; n == b.cfg.Size || bytes >= b.cfg.Bytes {
 			w := x.work(n)
 			w.k, w.ms = k, ms[from:i+1:i+1]
 			w.initBatch(x.tokensOf(w.ms))
