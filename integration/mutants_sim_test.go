@@ -109,10 +109,12 @@ var simBlind = map[string]string{
 	"the committed offset alone tells of a transaction":                 "too rare: a topic made anew, a silent member",
 }
 
-// simMutants are mistakes about outputs and dead letters that the simulator alone is asked for.
+// simMutants are mistakes about outputs, dead letters and batches that the simulator alone is asked for.
 var simMutants = []mutant{
 	{"what a failed run emitted goes with the next ack", "consumer/emissions.go",
 		"		outs := e.take(i)\n		if last", "		outs := append(e.take(i-1), e.take(i)...)\n		if last", "", ""},
+	{"a batch does not mind its bytes", "consumer/cutter.go",
+		"bytes >= b.cfg.Bytes", "bytes >= 2*b.cfg.Bytes", "", ""},
 	{"a letter's handler is not asked for", "consumer/letters.go",
 		"target(f.Class, handler)", "target(f.Class, handler[:0])", "", ""},
 	{"a letter whose topic is missing counts as there", "consumer/letters.go",

@@ -192,6 +192,7 @@ func (p *process) handleBatch(ctx context.Context, ms []*consumer.Message) error
 			longest = roll{act: r.act, takes: r.takes}
 		}
 	}
+	p.judgeBatch(ms)
 	// With an order, the first of a batch by key that fails ends it: what comes after it is handled again. Those without a key are
 	// in no order.
 	consecutive := p.run.schedule.Settings.ByKey && runs[0].lane != ""

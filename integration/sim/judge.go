@@ -127,6 +127,22 @@ func (r *run) judgeAttempts() {
 	}
 }
 
+// judgeBatch: a batch has its size at most, and goes over its bytes by one message at most.
+func (p *process) judgeBatch(ms []*consumer.Message) {
+	s, bytes := p.run.schedule.Settings, 0
+	for i, m := range ms {
+		if s.BatchBytes > 0 && i > 0 && bytes >= s.BatchBytes {
+			p.run.book.find("%s: a batch of %d messages goes on behind %d bytes, and is complete at %d", p.name, len(ms), bytes,
+				s.BatchBytes)
+			return
+		}
+		bytes += len(m.Key) + len(m.Value)
+	}
+	if len(ms) > s.Batch {
+		p.run.book.find("%s: a batch has %d messages, at most %d", p.name, len(ms), s.Batch)
+	}
+}
+
 // judgeAlone: what its process has just given up did so in a batch of its own, or others may have been at fault. It needs b.mu.
 func (b *book) judgeAlone(p *process, n int) {
 	s := p.run.schedule.Settings

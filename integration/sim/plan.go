@@ -19,6 +19,7 @@ func Plan(k Kind, seed uint64) Schedule {
 	s.Settings.Hooks = hooked(seed)
 	s.Settings.Whole = s.Settings.Batch > 0 && whole(seed)
 	sizes(&s.Settings, seed)
+	s.Settings.BatchBytes = batchBytes(s.Settings, seed)
 	s.Handlers = p.handlers(s.Settings)
 	left := 30 + p.IntN(150)
 	for range 3 + p.IntN(10) {
@@ -124,6 +125,15 @@ func bridges(k Kind, s *Settings, seed uint64) {
 
 // whole is by dice of its own, too.
 func whole(seed uint64) bool { return planner{Rand: rand.New(rand.NewPCG(seed, 23))}.oneIn(2) }
+
+// batchBytes has batches be complete with a few messages of the size that they have. By dice of its own, too.
+func batchBytes(s Settings, seed uint64) int {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 27))}
+	if s.Batch == 0 || !p.oneIn(2) {
+		return 0
+	}
+	return 1 + p.IntN(s.Batch*(5+s.Size))
+}
 
 // hooked is by dice of its own, too.
 func hooked(seed uint64) bool { return planner{Rand: rand.New(rand.NewPCG(seed, 19))}.oneIn(3) }

@@ -92,7 +92,8 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 	}
 	p.hook(&cfg)
 	if s.Batch > 0 {
-		cfg.Batch = &consumer.Batch{Handler: p.handleBatch, Size: s.Batch, ByKey: s.ByKey, Linger: 50 * time.Millisecond}
+		cfg.Batch = &consumer.Batch{Handler: p.handleBatch, Size: s.Batch, Bytes: s.BatchBytes, ByKey: s.ByKey,
+			Linger: 50 * time.Millisecond}
 	} else {
 		cfg.Handler = p.handle
 	}

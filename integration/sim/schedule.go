@@ -37,6 +37,8 @@ type Settings struct {
 	Lane  int            `json:"lane,omitempty"`  // Lane.Limit; 0: the default
 	Batch int            `json:"batch,omitempty"` // its size; 0: one by one
 	ByKey bool           `json:"by_key,omitempty"`
+	// BatchBytes is at how many bytes a batch is complete; 0: the default, which none reaches.
+	BatchBytes int `json:"batch_bytes,omitempty"`
 	// Whole: a batch in which a handler fails has one error for all of it.
 	Whole    bool `json:"whole,omitempty"`
 	Levels   int  `json:"levels,omitempty"` // of priority; 0: none

@@ -119,7 +119,8 @@ func candidates(s Schedule) (all []Schedule) {
 // plainer takes what is special out of the settings.
 func plainer(add func(func(*Schedule))) {
 	for _, change := range []func(s *Settings){
-		func(s *Settings) { s.Batch, s.ByKey = 0, false },
+		func(s *Settings) { s.Batch, s.ByKey, s.BatchBytes = 0, false, 0 },
+		func(s *Settings) { s.BatchBytes = 0 },
 		func(s *Settings) { s.ByKey = false },
 		func(s *Settings) { s.Levels, s.Strict = 0, s.Strict && s.Topics > 1 },
 		func(s *Settings) { s.Strict = false },
