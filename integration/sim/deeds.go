@@ -23,6 +23,7 @@ func (r *run) fault(f Fault) (undo func(), err error) {
 		r.steals()
 	}
 	if f.What == Make { // nothing that is there suffers from it
+		r.madeAt = time.Now()
 		return r.world.Do(f, nil)
 	}
 	if !whats[f.What].process {

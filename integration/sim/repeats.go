@@ -23,6 +23,8 @@ const settleWithin = 250 * time.Millisecond
 //     trouble takes no commits from the others; or
 //   - its process has told that settles are unconfirmed, and its topic was made anew before it was handled: a process that does
 //     not know of that yet gets messages of the new one, and does not ack them when it learns it; or
+//   - its process has told that settles are unconfirmed, and a topic was missing then that outputs or letters go to: the
+//     transaction that finds that out is aborted, with all that is in it; or
 //   - the group assigns by heartbeats, and its topic was made anew before it was handled, while a process was in trouble that
 //     was not over by then: at its end that one commits what it had of the old topic. A commit names the topic, and not which
 //     one of that name, so whoever is assigned the partition next begins it anew; or
@@ -66,6 +68,9 @@ func (r *run) judgeRepeat(n int, before, again *entry) {
 		return
 	}
 	if b.unconfirmed(before, again) && b.renewedBefore(n, before.ended, r.lease()) {
+		return
+	}
+	if b.unconfirmed(before, again) && before.ended.Before(r.madeAt) {
 		return
 	}
 	if r.setBack(n, before, again) {

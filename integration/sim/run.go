@@ -80,6 +80,7 @@ type run struct {
 	ownersMu sync.Mutex
 	owners   map[string]*process // of each partition: to whom it was assigned last
 	stolenAt time.Time           // the last Steal
+	madeAt   time.Time           // the last Make
 
 	silent silence // of the broker, to all
 }
