@@ -110,7 +110,7 @@ func (x *committer) commit(life context.Context, all bool) (size int, again bool
 		return 0, true
 	}
 	who := x.m.committers() // before the snapshots: what is lost after this cannot be committed under a later name
-	ds := x.h.collect(all, x.blocked())
+	ds := x.h.collect(all, x.blocked(life))
 	if len(ds) == 0 {
 		x.note.rests(toCommit)
 		return 0, false
@@ -173,10 +173,11 @@ func (x *committer) answered(began time.Time, ds []due) (again bool) {
 }
 
 // blocked says of topics whether outputs to them have to wait; nil: none.
-func (x *committer) blocked() func(topic string) bool {
+func (x *committer) blocked(life context.Context) func(topic string) bool {
 	if x.txn == nil {
 		return nil
 	}
+	x.txn.release(life)
 	return x.txn.dest.blocked()
 }
 

@@ -274,6 +274,14 @@ func (c *Config) transactionalID() string {
 	return fmt.Sprintf("%s.%016x", c.Group, rand.Uint64())
 }
 
+// otherTransactionalID is one that nobody had, and that the same rights hold for.
+func (c *Config) otherTransactionalID() string {
+	if c.InstanceID == "" {
+		return c.transactionalID()
+	}
+	return fmt.Sprintf("%s.%016x", c.transactionalID(), rand.Uint64())
+}
+
 // resetTime is the time that ListOffsets takes for where to begin, why being what is wrong with the position; nil: there is none.
 func (c *Config) resetTime(why error) int64 {
 	switch {

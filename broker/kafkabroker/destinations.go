@@ -21,6 +21,7 @@ type destinations struct {
 	layouts map[string]topic
 	askedAt map[string]time.Time      // when that was said of each
 	blocks  map[string]*block         // topics that cannot be written
+	stuck   []*stuckTxn               // whose topics wait for their ends
 	plain   *kit.Recent[string, bool] // topics that are written without compression; nil: all are
 	limits  *kit.Recent[string, int]  // how large batches of topics may be that found some too large
 	demands demands
@@ -71,6 +72,9 @@ func (d *destinations) blocked() func(topic string) bool {
 		if now.Before(b.until) {
 			waiting[topic] = true
 		}
+	}
+	for _, s := range d.stuck {
+		waiting[s.topic] = true
 	}
 	if len(waiting) == 0 {
 		return nil

@@ -48,6 +48,7 @@ var flexibleSince = map[int16]int16{
 	keyAPIVersions: 3, keyProduce: 9, keyFetch: 12, keyMetadata: 9, keyOffsetCommit: 8, keyOffsetFetch: 6,
 	keyConsumerGroupHeartbeat: 0, keyConsumerGroupDescribe: 0,
 	keyInitProducerID: 2, keyAddPartitionsToTxn: 3, keyAddOffsetsToTxn: 3, keyEndTxn: 3, keyTxnOffsetCommit: 3,
+	keyDescribeTransactions: 0,
 }
 
 // anyNode lets the Transport choose a broker; controllerNode is whichever is the controller.

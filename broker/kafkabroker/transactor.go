@@ -24,6 +24,7 @@ type transactor struct {
 	by        producer
 	sequences map[partitionID]int32
 	to        *txnCoordinator
+	otherID   func() string // a transactional id that nobody had
 	dest      *destinations
 }
 
@@ -41,7 +42,7 @@ func newTransactor(k *coordinator, cfg *Config) *transactor {
 	dest.parts = partitioner(cfg.Partitioner)
 	return &transactor{
 		c: k.c, k: k, timeout: cfg.TransactionTimeout, turn: make(chan struct{}, 1),
-		to: &txnCoordinator{c: k.c, id: cfg.transactionalID()}, dest: dest,
+		to: &txnCoordinator{c: k.c, id: cfg.transactionalID()}, otherID: cfg.otherTransactionalID, dest: dest,
 	}
 }
 
@@ -82,7 +83,7 @@ func (x *transactor) commit(ctx context.Context, ours func() bool, by map[member
 	if !ours() {
 		return errNotOurs
 	}
-	if err := x.name(ctx); err != nil {
+	if err := x.nameOrEvade(ctx); err != nil {
 		return err
 	}
 	rounds, err := x.dest.plan(ctx, outs)
@@ -120,29 +121,33 @@ func (x *transactor) abandon(ctx context.Context) {
 // name gets a producer id, where the phase wants one, or a new epoch of it, where there are so many sequences that most may be of
 // topics that are gone: under that they begin anew.
 func (x *transactor) name(ctx context.Context) error {
-	if !x.phase.needsName() && len(x.sequences) <= mostLearned {
+	if !x.needsName() {
 		return nil
 	}
-	return insist(ctx, func() error {
-		implicit, err := x.to.agreed(ctx)
-		if err != nil {
-			return err
-		}
-		r, err := x.to.ask(ctx, keyInitProducerID, initProducerBody(x.to.id, x.timeout))
-		if err != nil {
-			return err
-		}
-		by, code, err := readProducer(r)
-		if err != nil {
-			return err
-		}
-		if err := x.to.check("getting a producer id", code); err != nil {
-			return err
-		}
-		x.by, x.sequences, x.to.implicit = by, make(map[partitionID]int32), implicit
-		x.phase = x.phase.after(txnNamed)
-		return nil
-	})
+	return insist(ctx, func() error { return x.askName(ctx) })
+}
+
+func (x *transactor) needsName() bool { return x.phase.needsName() || len(x.sequences) > mostLearned }
+
+func (x *transactor) askName(ctx context.Context) error {
+	implicit, err := x.to.agreed(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := x.to.ask(ctx, keyInitProducerID, initProducerBody(x.to.id, x.timeout))
+	if err != nil {
+		return err
+	}
+	by, code, err := readProducer(r)
+	if err != nil {
+		return err
+	}
+	if err := x.to.check("getting a producer id", code); err != nil {
+		return err
+	}
+	x.by, x.sequences, x.to.implicit = by, make(map[partitionID]int32), implicit
+	x.phase = x.phase.after(txnNamed)
+	return nil
 }
 
 // write sends all of a transaction but its end, one after the other. What would be saved by sending the offsets beside the

@@ -11,13 +11,15 @@ const (
 	keyAddOffsetsToTxn    = 25
 	keyEndTxn             = 26
 	keyTxnOffsetCommit    = 28
+
+	keyDescribeTransactions = 65
 )
 
 // txnVersions are what is written here: what brokers speak since Kafka 2.5.
 var txnVersions = map[int16]int16{
 	keyProduce: produceVersion, keyInitProducerID: 2, keyAddPartitionsToTxn: 3, keyAddOffsetsToTxn: 3, keyEndTxn: 3,
 	keyTxnOffsetCommit: 3,
-	keyOffsetFetch:     7,
+	keyOffsetFetch:     7, keyDescribeTransactions: 0,
 }
 
 // implicitVersions are those of transaction version 2 (KIP-890): Produce and TxnOffsetCommit make partitions and group part of

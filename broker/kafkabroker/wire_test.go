@@ -24,6 +24,7 @@ var ourReaders = map[string]func(b []byte){
 	"CreateTopics":     func(b []byte) { _ = readCreated(&reader{b: b}, "a") },
 	"DeleteTopics":     func(b []byte) { _ = readErased(&reader{b: b}, "a") },
 	"EndTxn":           func(b []byte) { _, _, _ = readEnd(&reader{b: b, flexible: true}, true) },
+	"a transaction":    func(b []byte) { _, _, _ = readUnfinished(&reader{b: b, flexible: true}) },
 	"agreed features":  func(b []byte) { _, _ = readFeatures(&reader{b: b, flexible: true}) },
 	"SaslHandshake":    func(b []byte) { _, _ = readHandshake(&reader{b: b}) },
 	"SaslAuthenticate": func(b []byte) { _, _, _ = readChallenge(&reader{b: b}, 1) },
