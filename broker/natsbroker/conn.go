@@ -221,10 +221,10 @@ func (l *link) disconnected(err error) {
 }
 
 // again is how long nats.go waits before it tries the servers again. It tells of an attempt that could dial and failed in the
-// handshake, for TLS, for want of room or of an answer: of that nats.go tells nobody.
+// handshake, for TLS, for want of room or of an answer: of that nats.go tells nobody. Of a login that is refused it does.
 func (l *link) again(n int) time.Duration {
 	if nc := l.conn(); nc != nil {
-		if err := nc.LastError(); err != nil {
+		if err := nc.LastError(); err != nil && !loginRefused(err) {
 			l.disconnected(l.explain(err))
 		}
 	}
