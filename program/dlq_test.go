@@ -529,6 +529,7 @@ func TestDLQRefuses(t *testing.T) {
 		"list --consumer z -c " + file:                {`--consumer is "z", want one of the file's: ["`},
 		"replay --topic a --to-handler --rate=-1":     {"--to-handler is set and --config is not", "--rate is -1"},
 		"replay --topic a --max-replays 0":            {"--max-replays is 0"},
+		"replay --topic a --to b --workers 8":         {"--workers is set and --to-handler is not"},
 		"show --topic a":                              {"name one letter"},
 		"list --topic a --timeout 0s":                 {"--timeout is 0s"},
 		"list --topic a --limit -1":                   {"--limit is -1, negative"},

@@ -97,6 +97,7 @@ func (d *dlqReplay) check() error {
 	f.Check(o.Limit >= 0, "--limit", "is %d, negative", o.Limit)
 	f.Check(o.MaxReplays >= 1, "--max-replays", "is %d, want at least 1", o.MaxReplays)
 	f.Check(o.Workers >= 1, "--workers", "is %d, want at least 1", o.Workers)
+	f.Check(o.Workers <= 1 || d.handler, "--workers", "is set and --to-handler is not: what is published goes out by --rate")
 	f.Check(!d.handler || d.target.file != "", "--to-handler", "is set and --config is not: the handler is the file's")
 	f.Check(!d.handler || o.To == "", "--to", "and --to-handler are set: one of them")
 	return errors.Join(f.Err(), d.checkTo())
