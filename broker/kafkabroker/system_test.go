@@ -308,7 +308,9 @@ func (ts *testSystem) produce(t testing.TB, partition int, ms ...broker.Outgoing
 	}
 }
 
-func (ts *testSystem) publisher(t testing.TB) broker.Publisher { return ts.publisherFor(t, 2*time.Second) }
+func (ts *testSystem) publisher(t testing.TB) broker.Publisher {
+	return ts.publisherFor(t, 2*time.Second)
+}
 
 // publisherFor makes one that tries on for so long.
 func (ts *testSystem) publisherFor(t testing.TB, long time.Duration) broker.Publisher {
