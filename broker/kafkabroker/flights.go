@@ -68,10 +68,18 @@ func (p *part) wants(now time.Time, paused bool) want {
 
 // plan puts fetches together, one for each broker, and reserves budget for them.
 func (x *flights) plan(now time.Time) (fs []*flight) {
-	if x.stopped || x.fatal != nil || x.gate.Starved() && x.spent() {
+	if x.stopped || x.fatal != nil {
 		return nil
 	}
-	for _, f := range x.group(now) {
+	var only *part
+	if p := x.suspected(now); p != nil && x.spent() {
+		only = p
+		x.makeRoom(p)
+	}
+	if x.gate.Starved() && x.spent() {
+		return nil
+	}
+	for _, f := range x.group(now, only) {
 		_, free, ok := x.gate.FetchRoom()
 		if !ok {
 			break
@@ -80,7 +88,29 @@ func (x *flights) plan(now time.Time) (fs []*flight) {
 		f.sent = now
 		fs = append(fs, f)
 	}
+	if only != nil && len(fs) > 0 {
+		signal(x.bells.kick) // now for the others
+	}
 	return fs
+}
+
+// suspected is the partition whose suspect is to be fetched, if there is one.
+func (x *flights) suspected(now time.Time) *part {
+	p := x.solo.marked
+	if p == nil || p.mark != setting && p.mark != set || p.wants(now, x.pauses.Has(p.topic)) != atOnce {
+		return nil
+	}
+	return p
+}
+
+// makeRoom lets go of what is prefetched of all others. They hand nothing out before this one does, so none of it would ever
+// become free.
+func (x *flights) makeRoom(forIt *part) {
+	for _, p := range x.r.turns {
+		if p != forIt && p.cur != nil {
+			p.drop()
+		}
+	}
 }
 
 // spent says whether there is no budget for a fetch.
@@ -90,11 +120,11 @@ func (x *flights) spent() bool {
 	return budget.Messages-x.gate.Out()-n <= 0 || budget.Bytes-x.gate.OutBytes()-bytes <= 0
 }
 
-// group is what may be fetched now, by broker.
-func (x *flights) group(now time.Time) (fs []*flight) {
+// group is what may be fetched now, by broker; of one partition only, where that may need all the room that there is.
+func (x *flights) group(now time.Time, only *part) (fs []*flight) {
 	for node, idle := range x.r.idle {
 		if node >= 0 && len(x.to[node]) < flightsPerBroker {
-			if f := x.gather(node, idle, now); f != nil {
+			if f := x.gather(node, idle, now, only); f != nil {
 				fs = append(fs, f)
 			}
 		}
@@ -108,10 +138,14 @@ func (x *flights) group(now time.Time) (fs []*flight) {
 }
 
 // gather is what may be fetched of a broker now, of those of its partitions that are idle; nil: nothing.
-func (x *flights) gather(node int32, idle []*part, now time.Time) *flight {
+func (x *flights) gather(node int32, idle []*part, now time.Time, only *part) *flight {
 	var parts []*part
 	all, calm := true, true
 	for _, p := range idle {
+		if only != nil && p != only {
+			all = false
+			continue
+		}
 		switch p.wants(now, x.pauses.Has(p.topic)) {
 		case atOnce:
 			parts, calm = append(parts, p), calm && p.calm

@@ -183,6 +183,29 @@ func TestSoloThatDoesNotCome(t *testing.T) {
 	}
 }
 
+// TestSoloHasRoom: a message that is to run alone is fetched again after the commit that says so. What is prefetched of others
+// gives way to it where it has all the budget, for they hand nothing out before.
+func TestSoloHasRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newSoloSystem()
+		come := fetched{records: testBatch{offsets: []int64{0}}.bytes(), high: 10, stable: -1}
+		x.land(come)
+		x.h.setBudget(broker.Budget{Messages: 10, Bytes: 1})
+		x.receive()
+		for range 5 {
+			x.commit()
+			x.land(come)
+			if from, n := x.receive(); n == 1 {
+				if from != x.p {
+					t.Error("another partition handed out first")
+				}
+				return
+			}
+		}
+		t.Error("nothing is handed out")
+	})
+}
+
 // A soloSystem has holdings with two partitions, of which p is one whose messages run alone, and q has one message.
 type soloSystem struct {
 	h    *holdings
