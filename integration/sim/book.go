@@ -34,6 +34,7 @@ type book struct {
 	stamps     []ledger.Letter
 	had        map[had][]time.Time    // when a process was given a message
 	renewals   map[string][]time.Time // when a topic was made anew
+	restarts   map[string]time.Time   // when somebody began a partition anew for that last, by its name
 	offers     map[output]*offer
 	ids        map[string]output // of outputs that were published, without their runs
 	troubles   []trouble
@@ -108,7 +109,8 @@ func newBook() *book {
 		began: time.Now(), runs: map[int]int{}, done: map[int]int{}, letters: map[int]int{}, lastLetter: map[int]time.Time{},
 		crashed: map[int]bool{},
 		had:     map[had][]time.Time{}, renewals: map[string][]time.Time{},
-		offers: map[output]*offer{}, ids: map[string]output{},
+		restarts: map[string]time.Time{},
+		offers:   map[output]*offer{}, ids: map[string]output{},
 	}
 }
 
@@ -142,6 +144,24 @@ func (b *book) renew(topic string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.renewals[topic] = append(b.renewals[topic], time.Now())
+}
+
+// restart enters that somebody began a partition anew, for its topic was made anew.
+func (b *book) restart(topic string, partition int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.restarts[partitionName(topic, partition)] = time.Now()
+}
+
+// restarted says whether somebody did so since a time.
+func (b *book) restarted(topic string, partition int32, since time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.restarts[partitionName(topic, partition)].Before(since)
+}
+
+func partitionName(topic string, partition int32) string {
+	return fmt.Sprintf("%s/%d", topic, partition)
 }
 
 // value is the value of a message, by which it is known.

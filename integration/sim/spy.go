@@ -26,7 +26,7 @@ type spy struct {
 	// mostBytes is the budget of bytes, which does not change.
 	mostBytes int64
 	here      map[place]bool           // what is out
-	acked     map[place]bool           // acks that said nil, since settles were last told as unconfirmed
+	acked     map[place]time.Time      // acks that said nil, since settles were last told as unconfirmed
 	doubts    int                      // how often they were
 	claims    map[*broker.Claim]string // assigned or ended
 	isUp      bool
@@ -50,7 +50,7 @@ func placeOf(m *broker.Message) place {
 // watch puts a spy before a source. It has the abilities that the source has.
 func watch(p *process, src broker.Source) (broker.Source, *spy) {
 	s := &spy{
-		Source: src, p: p, out: map[*broker.Claim]map[uint64]place{}, here: map[place]bool{}, acked: map[place]bool{},
+		Source: src, p: p, out: map[*broker.Claim]map[uint64]place{}, here: map[place]bool{}, acked: map[place]time.Time{},
 		claims: map[*broker.Claim]string{},
 	}
 	of, partitions := src.(interface {
@@ -207,7 +207,10 @@ func (s *spy) handOut(m *broker.Message) {
 	if _, out := s.out[c][m.Token]; out || s.here[at] {
 		b.find("%s: %s/%d at %d was handed out while it is out", s.p.name, m.Topic, m.Partition, m.Offset)
 	}
-	if s.acked[at] {
+	// Where a group assigns by heartbeats, who does not know yet that a topic was made anew may set back those who do: the next one
+	// begins the new topic anew.
+	setBack := s.p.run.schedule.Settings.Assigned && b.restarted(m.Topic, m.Partition, s.acked[at])
+	if !s.acked[at].IsZero() && !setBack {
 		b.find("%s: %s/%d at %d was acked, and handed out again", s.p.name, m.Topic, m.Partition, m.Offset)
 	}
 	if s.claims[c] == "" {
@@ -247,7 +250,7 @@ func (s *spy) holds(places []place, doubts int, err error) {
 	defer s.mu.Unlock()
 	for _, at := range places {
 		if err == nil && s.doubts == doubts {
-			s.acked[at] = true
+			s.acked[at] = time.Now()
 		}
 	}
 }
@@ -351,6 +354,10 @@ func (s *spy) see(e broker.Event) {
 			b.find("%s: a claim%s has ended that is %q", s.p.name, where, s.claims[e.Claim])
 		}
 		s.claims[e.Claim] = "ended"
+	case broker.Gap:
+		if e.Claim != nil && e.N < 0 {
+			b.restart(e.Claim.Topic, e.Claim.Partition)
+		}
 	case broker.Unconfirmed:
 		clear(s.acked) // which, it does not say
 		s.doubts++
