@@ -154,8 +154,9 @@ func (b *book) judgeAlone(p *process, n int) {
 		if e.message != n || e.process != p {
 			continue
 		}
-		if e.act == Never || e.ended.IsZero() || s.GiveUp > 0 && (e.act == Later || e.act == Overload || e.nowhere) {
-			return // it alone is meant, whoever else was there
+		// It alone is meant, whoever else was there; or it was given up alone as stuck, and has returned since.
+		if e.act == Never || e.ended.IsZero() || p.run.gaveUp(e) || s.GiveUp > 0 && (e.act == Later || e.act == Overload || e.nowhere) {
+			return
 		}
 		if e.failed && !e.void {
 			last = e
