@@ -118,14 +118,15 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 	return b.start(k, full, thawed)
 }
 
-// pull takes what waits in the lane of g into it: messages of the same key and claim, while there is room, up to one that comes
-// alone, as one does that the guard keeps from the handler. It says whether g is complete by that, and sets thawed where no lane
-// is full any more. It is called under the shelf's lock: g holds its lane, and nothing of that starts meanwhile.
+// pull takes what waits in the lane of g into it: messages of the same key and claim, while there is room, up to one that
+// comes alone, as one does that the guard keeps from the handler, or whose last run this would be. It says whether g is
+// complete by that, and sets thawed where no lane is full any more. It is called under the shelf's lock: g holds its lane, and
+// nothing of that starts meanwhile.
 func (b *batches) pull(g *gathering, thawed *bool) (complete bool) {
 	key := g.ms[0].Key
 	if g.k.lanes.pull(g.of.lane, func(k *claim, m *Message, alone bool) bool {
 		same := k == g.k && bytes.Equal(m.Key, key) && (m.Key == nil) == (key == nil)
-		if !same || alone || g.complete(b.cfg) || b.guard.check(m) != nil {
+		if !same || alone || g.complete(b.cfg) || b.guard.check(m) != nil || b.lastRun(k, m, 0) {
 			return false
 		}
 		g.add(m, []uint64{0}, 0) // the lane is the first one's to free
