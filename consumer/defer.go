@@ -1,9 +1,6 @@
 package consumer
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 // Defer says that the message cannot be handled now, for no fault of its own: a limit is reached. It waits, without a worker, for
 // wait or until wake is called, and is then passed to the handler again: a wait of less than 1 ms is one of 1 ms where until is
@@ -34,24 +31,4 @@ func IsDeferred(err error) bool { return deferOf(err) != nil }
 
 // deferOf is the Defer that err is, the first of several; nil: it is none. Put off for the sake of one part, a message of which
 // another part failed would come again and again, with no attempt and nothing told.
-func deferOf(err error) *deferError {
-	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
-	case *deferError:
-		return x
-	case *lateError:
-		return deferOf(x.err)
-	case interface{ Unwrap() error }:
-		return deferOf(x.Unwrap())
-	case interface{ Unwrap() []error }:
-		var first *deferError
-		for _, part := range x.Unwrap() {
-			d := deferOf(part)
-			if d == nil && part != nil && !IsSkip(part) {
-				return nil
-			}
-			first = cmp.Or(first, d)
-		}
-		return first
-	}
-	return nil
-}
+func deferOf(err error) *deferError { return wholly[*deferError](err, IsSkip) }

@@ -126,26 +126,32 @@ type PanicError = pool.PanicError
 
 // skipOf is the Skip that err is; nil: it is none. A handler that goes through parts and joins what they return has failed where
 // one of them has: acked for the sake of another part, the message would be lost.
-func skipOf(err error) *skipError {
+func skipOf(err error) *skipError { return wholly[*skipError](err, func(error) bool { return false }) }
+
+// wholly is the E that err is, the first of several; nil: it is none. Of errors that are joined, each has to be one, or what may
+// stand beside it.
+func wholly[E interface {
+	error
+	comparable
+}](err error, beside func(error) bool) (first E) {
+	var none E
 	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
-	case *skipError:
+	case E:
 		return x
 	case *lateError:
-		return skipOf(x.err)
+		return wholly[E](x.err, beside)
 	case interface{ Unwrap() error }:
-		return skipOf(x.Unwrap())
+		return wholly[E](x.Unwrap(), beside)
 	case interface{ Unwrap() []error }:
-		var first *skipError
 		for _, part := range x.Unwrap() {
-			s := skipOf(part)
-			if s == nil && part != nil {
-				return nil
+			e := wholly[E](part, beside)
+			if e == none && part != nil && !beside(part) {
+				return none
 			}
-			first = cmp.Or(first, s)
+			first = cmp.Or(first, e)
 		}
-		return first
 	}
-	return nil
+	return first
 }
 
 // skipReason is the reason of a Skip.
