@@ -17,7 +17,7 @@ type figures struct {
 	// floors are those of each log that the source had.
 	floors map[string]int64
 	share  broker.Share
-	told   time.Time // when the broker told the share
+	told   time.Time // the heartbeat that the share is from
 }
 
 func newFigures() *figures { return &figures{lag: broker.UnknownLag()} }
@@ -42,7 +42,7 @@ func (f *figures) set(lag broker.Lag, lags []broker.PartitionLag) {
 
 // learn takes the figures of an exchange. It runs at the broker.
 func (f *figures) learn(p *place, list holdingList, now time.Time) {
-	f.learnShare(p.m, now)
+	f.learnShare(p.m)
 	if told := p.b.faults.lag; told != nil {
 		f.set(*told, nil)
 		return
@@ -64,11 +64,12 @@ func (f *figures) learn(p *place, list holdingList, now time.Time) {
 	f.learnFloors(p.m)
 }
 
-// learnShare takes which part of the partitions is the member's. It runs at the broker.
-func (f *figures) learnShare(m *member, now time.Time) {
+// learnShare takes which part of the partitions is the member's. It holds from the last heartbeat on, for a commit extends nothing.
+// It runs at the broker, in the request that gives a partition back too: learned later, it would be ours beside the next one's.
+func (f *figures) learnShare(m *member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.share, f.told = broker.Share{Held: len(m.owned()), All: len(m.g.cursors)}, now
+	f.share, f.told = broker.Share{Held: len(m.owned()), All: len(m.g.cursors)}, m.seen
 }
 
 // shareAt is the part at a time: none once the group may have given what is here to others, as it does lease after the last word.

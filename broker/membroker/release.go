@@ -28,9 +28,10 @@ func (e *ending) unsaid(events *kit.EventQueue, cause error) {
 
 // releases are partitions on their way back to the group. They are the loop's.
 type releases struct {
-	place  *place
-	events *kit.EventQueue
-	list   []*ending
+	place   *place
+	events  *kit.EventQueue
+	figures *figures
+	list    []*ending
 }
 
 func (r *releases) add(e *ending) { r.list = append(r.list, e) }
@@ -59,12 +60,14 @@ func (r *releases) release(e *ending, now, by time.Time) (done bool) {
 	err := p.link.exchangeBy(by, func(time.Time) error {
 		if e.cs == nil { // without a commit: it would be behind a gap that nobody has heard of
 			p.m.decline(e.h.cur, e.h.term)
+			r.figures.learnShare(p.m)
 			return nil
 		}
 		if err := p.m.commit(e.h, e.h.term, e.p, e.outs, &p.b.faults); err != nil {
 			return err
 		}
 		p.m.release(e.h.cur, e.h.term)
+		r.figures.learnShare(p.m)
 		return nil
 	})
 	if e.cs != nil {

@@ -72,8 +72,9 @@ func newSource(b *Broker, c SourceConfig) *Source {
 	s.place = &place{b: b, link: s.link, cfg: c, data: s.wake, call: kit.NewBell()}
 	s.holdings = newHoldings(c, b.cfg, s.events, s.wake, s.kick)
 	s.loop = &loop{
-		b: b, cfg: c, holdings: s.holdings, place: s.place, link: s.link, releases: &releases{place: s.place, events: s.events},
-		events: s.events, figures: s.figures, kick: s.kick, closing: make(chan struct{}), done: make(chan struct{}),
+		b: b, cfg: c, holdings: s.holdings, place: s.place, link: s.link,
+		releases: &releases{place: s.place, events: s.events, figures: s.figures},
+		events:   s.events, figures: s.figures, kick: s.kick, closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	return s
 }
