@@ -17,7 +17,6 @@ type figures struct {
 	// floors are those of each log that the source had.
 	floors map[string]int64
 	share  broker.Share
-	told   time.Time // the heartbeat that the share is from
 }
 
 func newFigures() *figures { return &figures{lag: broker.UnknownLag()} }
@@ -42,7 +41,6 @@ func (f *figures) set(lag broker.Lag, lags []broker.PartitionLag) {
 
 // learn takes the figures of an exchange. It runs at the broker.
 func (f *figures) learn(p *place, list holdingList, now time.Time) {
-	f.learnShare(p.m)
 	if told := p.b.faults.lag; told != nil {
 		f.set(*told, nil)
 		return
@@ -64,21 +62,25 @@ func (f *figures) learn(p *place, list holdingList, now time.Time) {
 	f.learnFloors(p.m)
 }
 
-// learnShare takes which part of the partitions is the member's. It holds from the last heartbeat on, for a commit extends nothing.
-// It runs at the broker, in the request that gives a partition back too: learned later, it would be ours beside the next one's.
+// learnShare takes which part of the partitions is the member's. Only the loop calls it, which knows whether we are a member. It
+// runs at the broker, in the request that gives a partition back too: learned later, it would be ours beside the next one's.
 func (f *figures) learnShare(m *member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.share, f.told = broker.Share{Held: len(m.owned()), All: len(m.g.cursors)}, m.seen
+	f.share = broker.Share{Held: len(m.owned()), All: len(m.g.cursors)}
 }
 
-// shareAt is the part at a time: none once the group may have given what is here to others, as it does lease after the last word.
-func (f *figures) shareAt(now time.Time, lease time.Duration) broker.Share {
+// loseShare takes that the broker does not know us any more, or soon does not: others have all of it.
+func (f *figures) loseShare() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now.Sub(f.told) >= lease {
-		return broker.Share{All: f.share.All}
-	}
+	f.share.Held = 0
+}
+
+// shareNow is the part that was ours when the broker was last heard.
+func (f *figures) shareNow() broker.Share {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.share
 }
 

@@ -450,7 +450,7 @@ func (hs *holdings) sent(b *batch) {
 	}
 }
 
-// learnLag takes the figures of an exchange.
+// learnLag takes the figures of an exchange of the loop's.
 func (hs *holdings) learnLag(p *place, followed int, figures *figures, now time.Time) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -458,4 +458,5 @@ func (hs *holdings) learnLag(p *place, followed int, figures *figures, now time.
 	defer p.b.mu.Unlock()
 	p.m.notices = p.m.notices[followed:]
 	figures.learn(p, hs.list, now)
+	figures.learnShare(p.m)
 }

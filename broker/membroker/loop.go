@@ -147,6 +147,7 @@ func (l *loop) expelled(cause error) {
 		l.lose(h, cause, false)
 	}
 	l.releases.drop(cause)
+	l.figures.loseShare()
 	l.place.rejoins = true
 	l.events.Tell() // before the rejoin, which may take long
 }
@@ -293,6 +294,7 @@ func (l *loop) shutdown() error {
 	for _, cs := range over {
 		cs.end(l.events, errSourceClosed)
 	}
+	l.figures.loseShare() // the answer to our leaving may get lost
 	err := l.events.During(func() error { return l.leave(bs) })
 	for _, b := range bs {
 		if b.err != nil && len(b.h.claims) > 0 {

@@ -247,14 +247,15 @@ func (s *Source) LagByPartition() []broker.PartitionLag { return s.figures.byPar
 // broker.FloorReporter.
 func (s *Source) Floors() []broker.Floor { return s.figures.floorsNow() }
 
-// Share is how many of the group's partitions were this source's at the last exchange with the broker. It fails where Leased:
-// nobody knows there who else reads. See broker.Sharer.
+// Share is how many of the group's partitions were this source's at the last exchange with the broker, and none after a lease
+// without a word of it: the group may have given them to others. It fails where Leased: nobody knows there who else reads. See
+// broker.Sharer.
 func (s *Source) Share() (broker.Share, error) {
 	if s.b.stream != nil {
 		return broker.Share{}, errors.New("membroker: a leased stream does not tell who else reads it")
 	}
-	share := s.figures.shareAt(time.Now(), s.b.cfg.Lease)
-	if s.life.Context().Err() != nil {
+	share := s.figures.shareNow()
+	if s.life.Context().Err() != nil || s.holdings.silent(time.Now()) > 0 {
 		share.Held = 0
 	}
 	return share, nil
