@@ -186,12 +186,16 @@ func (h *holdings) giveBackAll(ses *session) {
 	h.stock.giveBackAll(ses)
 }
 
-// turns says whether one process at a time gets messages, and whether it is this one.
+// turns says whether one process at a time gets messages, and whether it is this one. With an order and no session, which is so
+// while it closes, another one may have the turn.
 func (h *holdings) turns() (one, ours bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one = h.stock.ses != nil && h.stock.ses.pin.group != ""
-	return one, one && !h.stock.standsBy()
+	if h.stock.ses == nil {
+		return h.stock.ordered, false
+	}
+	one = h.stock.ses.pin.group != ""
+	return one, one && h.stock.hasTurn()
 }
 
 // standsBy says that another process is pinned, or nobody yet.

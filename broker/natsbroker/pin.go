@@ -373,7 +373,12 @@ func (p *pin) asked() { p.want, p.twice = 0, 0 }
 
 // free is for a pin that is not needed any more, and says whether it is ours for certain; else it would be taken from another.
 func (p *pin) free(now, term int64) (ours bool) {
-	ours = p.id != "" && p.lost == nil && !p.freed && !p.doubtful(now, term)
+	ours = p.isOurs(now, term)
 	p.freed = true
 	return ours
+}
+
+// isOurs says that it is ours for certain.
+func (p *pin) isOurs(now, term int64) bool {
+	return p.id != "" && p.lost == nil && !p.freed && !p.doubtful(now, term)
 }

@@ -91,6 +91,12 @@ func (s *stock) nextRequest() (request, bool) {
 // standsBy says that another process is pinned, or nobody yet.
 func (s *stock) standsBy() bool { return s.ses != nil && s.ses.pin.standsBy() }
 
+// hasTurn says that no other process is pinned, nor may be.
+func (s *stock) hasTurn() bool {
+	p := &s.ses.pin
+	return p.isOurs(s.clock.now(), s.term(s.ses))
+}
+
 // adopt takes the settings of the consumer as it is. Whoever may change it may do so while it is in use.
 func (s *stock) adopt(cc jetstream.ConsumerConfig) {
 	if wait := int64(max(lease(cc), leastLease)); wait != s.leases.ackWait {
