@@ -106,7 +106,10 @@ var simBlind = map[string]string{
 	"what a failed run of a batch emitted goes with the others' acks":   "batch handlers emit for each message by itself",
 	"outputs too large accepted":                                        "outputs are a few bytes",
 	"the next transaction has the name of one that was asked for twice": "too rare: an end comes behind the next begin",
-	"the committed offset alone tells of a transaction":                 "too rare: a topic made anew, a silent member",
+	"a share is not followed":                                           "shares are looked at, and not what comes of them",
+	"every process has the whole of a shared limit":                     "the same",
+
+	"the committed offset alone tells of a transaction": "too rare: a topic made anew, a silent member",
 }
 
 // simMutants are mistakes about outputs, dead letters and batches that the simulator alone is asked for.
@@ -121,6 +124,14 @@ var simMutants = []mutant{
 		"	d.published(own, errs, start)\n",
 		"	for i := range errs {\n		if errors.Is(errs[i], broker.ErrNoTopic) {\n			errs[i] = nil\n		}\n	}\n" +
 			"	d.published(own, errs, start)\n", "", ""},
+	{"one call more than the limit may run", "handlers/middleware/concurrency.go",
+		"	if l.running >= l.most() {\n		return false", "	if l.running > l.most() {\n		return false", "", ""},
+	{"a rate that is changed begins with all of its burst", "handlers/middleware/ratelimit.go",
+		"	next.AllowN(now, burst-min(max(0, int(whole)), burst))\n", "	_ = whole\n", "", ""},
+	{"what is given back is of the share until the next heartbeat", "broker/membroker/release.go",
+		"		p.m.release(e.h.cur, e.h.term)\n		r.figures.learnShare(p.m)\n", "		p.m.release(e.h.cur, e.h.term)\n", "", ""},
+	{"who was pinned while it stopped keeps its share", "broker/natsbroker/pin.go",
+		"p.lost == nil && !p.freed && !p.doubtful", "p.lost == nil && !p.doubtful", "", ""},
 	{"a publish that failed is confirmed", "broker/membroker/publisher.go",
 		"	if failed {\n", "	if failed && len(errs) == 0 {\n", "", ""},
 	{"a transaction is not fenced by who we are in the group", "broker/kafkabroker/txnrequests.go",
@@ -186,7 +197,7 @@ const inMemory = "membroker membroker-leased"
 func simKinds(t *testing.T, file string) (kinds []sim.Kind) {
 	t.Helper()
 	for dir, worlds := range map[string]string{
-		"consumer/": inMemory, "broker/membroker/": inMemory, "broker/kit/": inMemory,
+		"consumer/": inMemory, "handlers/": inMemory, "broker/membroker/": inMemory, "broker/kit/": inMemory,
 		"broker/kafkabroker/": "kafka", "broker/natsbroker/": "nats",
 	} {
 		for name := range strings.FieldsSeq(worlds) {

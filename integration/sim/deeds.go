@@ -90,6 +90,10 @@ func (r *run) command(f Fault, p *process) (undo func(), err error) {
 		if !p.hasEnded() {
 			undo = p.hold(1 + f.N%max(1, r.schedule.Settings.Budget))
 		}
+	case Limit:
+		if p.limits != nil {
+			err = p.limits.set(1 + f.N%(2*r.schedule.Settings.AtOnce))
+		}
 	case Resize:
 		n := 1 + f.N%max(1, r.schedule.Settings.Workers)
 		if err := p.c.SetLimits(1, n); err != nil {
@@ -110,6 +114,7 @@ func (r *run) dropped(f Fault) {
 	r.gone = len(gone)
 	if f.What == Recreate {
 		r.book.renew(topic)
+		r.renewedAt = time.Now()
 	}
 }
 

@@ -20,6 +20,8 @@ const (
 	Pause What = "pause"
 	// Resize sets the most workers of a process to N.
 	Resize What = "resize"
+	// Limit sets the limits of calls of a process, where it has some, to N at once.
+	Limit What = "limit"
 	// Budget lets the sources of a process have N messages out at most, for a while.
 	Budget What = "budget"
 )
@@ -119,7 +121,8 @@ var whats = map[What]traits{
 	Grow:          {counts: true, weight: 1},
 	Trim:          {counts: true, weight: 1},
 	Recreate:      {counts: true, weight: 1},
-	Make:          {counts: true}, // planned by itself
+	Make:          {counts: true},                              // planned by itself
+	Limit:         {engine: true, process: true, counts: true}, // planned by itself
 }
 
 // Whats lists all kinds of faults, by name.

@@ -27,7 +27,7 @@ import (
 func init() {
 	ofGroup := "who has a partition is the group's to say: join, leave, stop and steal move them"
 	kinds = append(kinds, Kind{
-		Name: "kafka", Late: true, Heavy: 10, Assigns: true, Suspects: true, Asked: time.Second,
+		Name: "kafka", Late: true, Heavy: 10, Assigns: true, Shares: true, Suspects: true, Asked: time.Second,
 		Cannot: map[What]string{
 			Revoke: ofGroup, Bounce: ofGroup,
 			Again:  "a reader chooses what it reads: Kafka sends nothing again",

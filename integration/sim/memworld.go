@@ -32,7 +32,7 @@ func init() {
 	}
 	leased[Recreate] = "all topics are one stream: the dead letters would be gone, too"
 	kinds = append(kinds,
-		Kind{Name: "membroker", Cannot: partitioned, Heavy: 1, Bridges: true, Asked: time.Second,
+		Kind{Name: "membroker", Cannot: partitioned, Heavy: 1, Bridges: true, Shares: true, Asked: time.Second,
 			New: func(_ testing.TB, s Schedule) World { return newMemWorld(s, false) }},
 		Kind{Name: "membroker-leased", Cannot: leased, Heavy: 1, Shared: true, Bridges: true, NoSpill: true, Asked: time.Second,
 			EmitsNot: "acks of leases are no part of a commit: outputs are published before them, at least once",

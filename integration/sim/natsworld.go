@@ -31,7 +31,8 @@ import (
 func init() {
 	one := "there is one server"
 	kinds = append(kinds, Kind{
-		Name: "nats", Late: true, Heavy: 15, Shared: true, Pins: true, NoSpill: true, Confuses: true, Asked: 31 * time.Second,
+		Name: "nats", Late: true, Heavy: 15, Shared: true, Pins: true, Shares: true, NoSpill: true, Confuses: true,
+		Asked: 31 * time.Second,
 		Cannot: map[What]string{
 			Leader: one, CutNode: one,
 			Revoke: "a leased stream has no partitions", Bounce: "a leased stream has no partitions",
@@ -465,6 +466,7 @@ func (p *natsProcess) Source(s Subscription) (broker.Source, error) {
 		Connection: p.connection(), Stream: s.Topics[0], Consumer: s.Group, KeyHeader: natsKey,
 		AckWait: time.Duration(settings.Lease), RevokeWait: time.Duration(settings.RevokeWait),
 		Heartbeat: 500 * time.Millisecond, Poll: time.Second, Recreate: p.w.schedule.has(Recreate),
+		Share: settings.Share,
 	})
 }
 

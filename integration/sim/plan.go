@@ -37,6 +37,7 @@ func Plan(k Kind, seed uint64) Schedule {
 	s.Steps = deadly(p.kind, &s.Settings, seed, s.Steps)
 	s.Settings.Routes = s.Settings.Letters && routed(seed)
 	s.Steps = lacking(s, seed)
+	s.Steps = limited(k, &s.Settings, seed, s.Steps)
 	return s
 }
 
@@ -200,6 +201,24 @@ func lacking(s Schedule, seed uint64) []Step {
 		}
 	}
 	return steps
+}
+
+// limited has calls be limited, and the limits be changed while they run. By dice of its own, too.
+func limited(k Kind, s *Settings, seed uint64, steps []Step) (all []Step) {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 28))}
+	s.Share = k.Shares && p.oneIn(2)
+	if s.Batch > 0 || !p.oneIn(3) {
+		return steps
+	}
+	s.AtOnce = 1 + p.IntN(2*s.Workers)
+	s.PerSecond = leastPerSecond * (1 + p.IntN(10))
+	for _, step := range steps {
+		all = append(all, step)
+		if p.oneIn(4) {
+			all = append(all, Step{After: p.span(700 * time.Millisecond), Fault: Fault{What: Limit, Process: p.IntN(8), N: p.IntN(64)}})
+		}
+	}
+	return all
 }
 
 // handlers are mostly good.

@@ -28,6 +28,7 @@ type process struct {
 	spies    []*spy
 	events   *events
 	hooks    *hooks    // nil: none
+	limits   *limits   // nil: none
 	stopped  time.Time // zero: nobody has told it to stop
 	paused   int       // how many pauses are under way
 	died     chan struct{}
@@ -95,7 +96,10 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 		cfg.Batch = &consumer.Batch{Handler: p.handleBatch, Size: s.Batch, Bytes: s.BatchBytes, ByKey: s.ByKey,
 			Linger: 50 * time.Millisecond}
 	} else {
-		cfg.Handler = p.handle
+		var err error
+		if cfg.Handler, err = p.limit(p.handle); err != nil {
+			return cfg, err
+		}
 	}
 	if s.Levels > 0 {
 		cfg.Priority = &consumer.Priority{Of: func(m *consumer.Message) int { return numberOf(m.Value) % s.Levels }}
@@ -103,7 +107,7 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 			cfg.Priority.Levels = append(cfg.Priority.Levels, s.Levels-level)
 		}
 	}
-	return cfg, errors.Join(p.subscribe(&cfg), p.publishes(&cfg), p.bridged(&cfg))
+	return cfg, errors.Join(p.subscribe(&cfg), p.publishes(&cfg), p.bridged(&cfg), p.shareLimits())
 }
 
 var backoff = consumer.Backoff{Initial: 50 * time.Millisecond, Max: 400 * time.Millisecond}
@@ -137,7 +141,7 @@ func (p *process) source(group string, topics []string) (broker.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	watched, s := watch(p, src)
+	watched, s := watch(p, group, src)
 	p.spies = append(p.spies, s)
 	return watched, nil
 }

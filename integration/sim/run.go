@@ -81,6 +81,8 @@ type run struct {
 	owners   map[string]*process // of each partition: to whom it was assigned last
 	stolenAt time.Time           // the last Steal
 	madeAt   time.Time           // the last Make
+	// renewedAt is the last Recreate.
+	renewedAt time.Time
 
 	silent silence // of the broker, to all
 }
@@ -162,6 +164,8 @@ func (r *run) tick() (end func()) {
 			select {
 			case now := <-t.C:
 				r.watch.now.Store(now.UnixNano())
+				synctest.Wait()
+				r.judgeShares()
 			case <-over:
 				t.Stop()
 				return

@@ -60,6 +60,12 @@ type Settings struct {
 	// goes to its worker many at once.
 	Quick int `json:"quick,omitempty"`
 
+	// AtOnce is how many calls of a process may run at a time, and begin at once; 0: as many as there are workers. PerSecond is how
+	// many begin. Share: they are those of all processes together, where these know their share (Kind.Shares).
+	AtOnce    int  `json:"at_once,omitempty"`
+	PerSecond int  `json:"per_second,omitempty"`
+	Share     bool `json:"share,omitempty"`
+
 	// Hooks: an observer asks the consumer about itself, and panics, an Around follows each call, and what was put off is woken.
 	Hooks bool `json:"hooks,omitempty"`
 	// Size is how many bytes a message has at most beside its number; 0: none. Bytes is the budget of bytes then. Oversize is the

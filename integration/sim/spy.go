@@ -16,7 +16,8 @@ import (
 // claim that has ended is lost; and events come in an order that makes sense.
 type spy struct {
 	broker.Source
-	p *process
+	p     *process
+	group string
 
 	mu      sync.Mutex
 	budgets budgets
@@ -48,9 +49,9 @@ func placeOf(m *broker.Message) place {
 }
 
 // watch puts a spy before a source. It has the abilities that the source has.
-func watch(p *process, src broker.Source) (broker.Source, *spy) {
+func watch(p *process, group string, src broker.Source) (broker.Source, *spy) {
 	s := &spy{
-		Source: src, p: p, out: map[*broker.Claim]map[uint64]place{}, here: map[place]bool{}, acked: map[place]time.Time{},
+		Source: src, p: p, group: group, out: map[*broker.Claim]map[uint64]place{}, here: map[place]bool{}, acked: map[place]time.Time{},
 		claims: map[*broker.Claim]string{},
 	}
 	of, partitions := src.(interface {

@@ -29,7 +29,7 @@ func (r *run) unfinished() (left []string, err error) {
 			left = append(left, p.holds()...)
 		}
 	}
-	return left, nil
+	return append(left, r.unshared()...), nil
 }
 
 // holds lists what a process has that it should not have when all is settled.

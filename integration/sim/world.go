@@ -31,6 +31,8 @@ type Kind struct {
 	NoSpill bool
 	// Bridges: processes can publish what their handlers emit before they ack (Settings.Bridge).
 	Bridges bool
+	// Shares: a source knows which part of the work is its process's.
+	Shares bool
 	// Suspects: a source finds out which message kills its processes, where Settings.CrashLimit says so.
 	Suspects bool
 	// EmitsNot is why handlers emit nothing here; "": they can.
