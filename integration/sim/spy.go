@@ -51,8 +51,8 @@ func placeOf(m *broker.Message) place {
 // watch puts a spy before a source. It has the abilities that the source has.
 func watch(p *process, group string, src broker.Source) (broker.Source, *spy) {
 	s := &spy{
-		Source: src, p: p, group: group, out: map[*broker.Claim]map[uint64]place{}, here: map[place]bool{}, acked: map[place]time.Time{},
-		claims: map[*broker.Claim]string{},
+		Source: src, p: p, group: group, out: map[*broker.Claim]map[uint64]place{}, here: map[place]bool{},
+		acked: map[place]time.Time{}, claims: map[*broker.Claim]string{},
 	}
 	of, partitions := src.(interface {
 		broker.PartitionLagReporter
