@@ -90,6 +90,9 @@ func (r *run) command(f Fault, p *process) (undo func(), err error) {
 		if !p.hasEnded() {
 			undo = p.hold(1 + f.N%max(1, r.schedule.Settings.Budget))
 		}
+	case Sick:
+		r.sick.Add(1)
+		undo = func() { r.sick.Add(-1) }
 	case Limit:
 		if p.limits != nil {
 			err = p.limits.set(1 + f.N%(2*r.schedule.Settings.AtOnce))

@@ -20,6 +20,8 @@ const (
 	Pause What = "pause"
 	// Resize sets the most workers of a process to N.
 	Resize What = "resize"
+	// Sick has the runs of handlers fail for a while, in all processes.
+	Sick What = "sick"
 	// Limit sets the limits of calls of a process, where it has some, to N at once.
 	Limit What = "limit"
 	// Budget lets the sources of a process have N messages out at most, for a while.
@@ -123,6 +125,7 @@ var whats = map[What]traits{
 	Recreate:      {counts: true, weight: 1},
 	Make:          {counts: true},                              // planned by itself
 	Limit:         {engine: true, process: true, counts: true}, // planned by itself
+	Sick:          {engine: true, lasts: true},                 // the same
 }
 
 // Whats lists all kinds of faults, by name.

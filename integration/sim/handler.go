@@ -103,11 +103,20 @@ var (
 	errNever = fmt.Errorf("permanently: %w", errTold)
 )
 
+// rollOf decides on a run that begins.
+func (r *run) rollOf(e *entry) roll {
+	is := r.schedule.rollOf(e.message, e.nth)
+	if r.sick.Load() > 0 && e.nth < patience {
+		is.act = Error
+	}
+	r.book.acts(e, is.act)
+	return is
+}
+
 // handle is the handler of a process.
 func (p *process) handle(ctx context.Context, m *consumer.Message) error {
 	e := p.begin(ctx, m, nil)
-	r := p.run.schedule.rollOf(e.message, e.nth)
-	p.run.book.acts(e, r.act)
+	r := p.run.rollOf(e)
 	if err := p.emitBegun(ctx, m, e); err != nil {
 		return p.end(e, err)
 	}
@@ -185,8 +194,7 @@ func (p *process) handleBatch(ctx context.Context, ms []*consumer.Message) error
 	of := &batch{size: len(ms), called: time.Now()}
 	for i, m := range ms {
 		runs[i] = p.begin(ctx, m, of)
-		rolls[i] = p.run.schedule.rollOf(runs[i].message, runs[i].nth)
-		p.run.book.acts(runs[i], rolls[i].act)
+		rolls[i] = p.run.rollOf(runs[i])
 		errs[i] = p.emitBegun(ctx, m, runs[i])
 		if r := rolls[i]; r.takes >= longest.takes || r.act == Hang {
 			longest = roll{act: r.act, takes: r.takes}

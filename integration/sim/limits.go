@@ -28,12 +28,12 @@ type limits struct {
 // limit wraps the handler of a process, where the settings say so.
 func (p *process) limit(next consumer.Handler) (consumer.Handler, error) {
 	s := p.run.schedule.Settings
-	if s.AtOnce == 0 {
-		return next, nil
+	next, err := p.spare(next)
+	if err != nil || s.AtOnce == 0 {
+		return next, err
 	}
 	l := &limits{p: p, most: s.AtOnce, perSecond: float64(s.PerSecond), burst: float64(s.AtOnce), tokens: float64(s.AtOnce),
 		filled: time.Now()}
-	var err error
 	if l.atOnce, err = middleware.NewConcurrencyLimit(s.AtOnce); err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ func Plan(k Kind, seed uint64) Schedule {
 	s.Settings.Routes = s.Settings.Letters && routed(seed)
 	s.Steps = lacking(s, seed)
 	s.Steps = limited(k, &s.Settings, seed, s.Steps)
+	s.Steps = broken(&s.Settings, seed, s.Steps)
 	return s
 }
 
@@ -219,6 +220,19 @@ func limited(k Kind, s *Settings, seed uint64, steps []Step) (all []Step) {
 		}
 	}
 	return all
+}
+
+// broken has a circuit breaker see what handlers call fail for a while. By dice of its own, too.
+func broken(s *Settings, seed uint64, steps []Step) []Step {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 29))}
+	if s.Breaker = s.Batch == 0 && p.oneIn(4); !s.Breaker {
+		return steps
+	}
+	for range 1 + p.IntN(2) {
+		step := Step{After: p.span(300 * time.Millisecond), Fault: Fault{What: Sick, For: p.span(3 * time.Second)}}
+		steps = slices.Insert(slices.Clone(steps), p.IntN(len(steps)+1), step)
+	}
+	return steps
 }
 
 // handlers are mostly good.

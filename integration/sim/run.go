@@ -83,6 +83,7 @@ type run struct {
 	madeAt   time.Time           // the last Make
 	// renewedAt is the last Recreate.
 	renewedAt time.Time
+	sick      atomic.Int32 // how many Sick are under way
 
 	silent silence // of the broker, to all
 }

@@ -65,6 +65,8 @@ type Settings struct {
 	AtOnce    int  `json:"at_once,omitempty"`
 	PerSecond int  `json:"per_second,omitempty"`
 	Share     bool `json:"share,omitempty"`
+	// Breaker: where many runs fail, calls wait, and are tried one by one.
+	Breaker bool `json:"breaker,omitempty"`
 
 	// Hooks: an observer asks the consumer about itself, and panics, an Around follows each call, and what was put off is woken.
 	Hooks bool `json:"hooks,omitempty"`
