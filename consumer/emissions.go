@@ -75,15 +75,21 @@ func (e *emissions) takeBefore(i int) []broker.Outgoing {
 	return e.before.take(i)
 }
 
-// hasWhole says whether something was emitted for a batch as a whole.
-func (e *emissions) hasWhole() bool {
+// has says whether something was emitted for message i: with is what goes with the ack, before what is published before it.
+func (e *emissions) has(i int) (with, before bool) {
 	if e == nil {
-		return false
+		return false, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, with := e.with.find(whole)
-	_, before := e.before.find(whole)
+	_, with = e.with.find(i)
+	_, before = e.before.find(i)
+	return with, before
+}
+
+// hasWhole says whether something was emitted for a batch as a whole.
+func (e *emissions) hasWhole() bool {
+	with, before := e.has(whole)
 	return with || before
 }
 

@@ -114,6 +114,29 @@ func emit(ctx context.Context, m *Message, by broker.Publisher, outs []broker.Ou
 	return nil
 }
 
+// HasEmitted is for middleware that remembers what was handled: it says whether the handler's call that ctx is of has emitted
+// something so far for its message, which is not stored when the handler returns nil, and may never be. The message comes again
+// then, and its handler has to emit again. withAck: it is stored together with the ack or not at all. Otherwise it is published
+// before the ack, and where that fails, so has the message. In a BatchHandler it says so of what was emitted for the whole batch.
+func HasEmitted(ctx context.Context) (some, withAck bool) {
+	switch x := ctx.Value(emitKey{}).(type) {
+	case *Emitted:
+		return len(x.Outs()) > 0, false
+	case *contextSlot:
+		w := x.at.Load()
+		if w == nil {
+			return false, false
+		}
+		i := w.running()
+		if w.batch {
+			i = whole
+		}
+		with, before := w.emitted.Load().has(i)
+		return with || before, with && !before
+	}
+	return false, false
+}
+
 // emitting is of which message the call that runs in w makes something; m names it in a batch.
 func (w *work) emitting(m *Message) (i int, err error) {
 	i = w.running()

@@ -13,8 +13,12 @@ import (
 // remembered only after what is wrapped returned nil or Skip, so at least once stays true: a failed one runs again, and of two
 // copies at the same time both run. key says no (false) for a message that is never a repeat. What is remembered is gone with the
 // process: effects that must not happen twice need an idempotent handler. It panics when size is not more than 0.
+//
+// What emits (consumer.Emit) is not done when it returns nil, for its outputs are stored afterwards, or not. Where they go with
+// the ack, as with transactions, the same message is called again when it comes again, and others with its key are skipped.
+// Where they are published before the ack, nothing is remembered of it.
 func Dedup[K comparable](size int, key func(*consumer.Message) (K, bool)) consumer.Middleware {
-	done, err := lru.New[K, struct{}](size)
+	done, err := lru.New[K, handled](size)
 	if err != nil {
 		panic(fmt.Sprintf("middleware: Dedup of %d: %v", size, err))
 	}
@@ -24,16 +28,51 @@ func Dedup[K comparable](size int, key func(*consumer.Message) (K, bool)) consum
 			if !ok {
 				return next(ctx, m)
 			}
-			if _, seen := done.Get(k); seen {
-				return consumer.Skip("duplicate")
+			if was, seen := done.Get(k); seen {
+				if !was.comesAgain(m) {
+					return consumer.Skip("duplicate")
+				}
+				done.Remove(k) // it may fail this time
 			}
 			err := next(ctx, m)
-			if err == nil || consumer.IsSkip(err) {
-				done.Add(k, struct{}{})
+			if now, ok := handledBy(ctx, m, err); ok {
+				done.Add(k, now)
 			}
 			return err
 		}
 	}
+}
+
+// handled is a message that Dedup remembers.
+type handled struct {
+	emitted bool     // with its ack
+	at      Position // of who emitted
+}
+
+// comesAgain says whether m is the one that was handled and has emitted: its ack, and what was to be stored with it, are void.
+func (h handled) comesAgain(m *consumer.Message) bool {
+	if !h.emitted {
+		return false
+	}
+	at, _ := ByPosition(m)
+	return at == h.at
+}
+
+// handledBy is what to remember of m, whose call has returned err. Not ok: nothing, for it may have to be called again.
+func handledBy(ctx context.Context, m *consumer.Message, err error) (h handled, ok bool) {
+	if err != nil {
+		return h, consumer.IsSkip(err) // which drops what was emitted
+	}
+	some, withAck := consumer.HasEmitted(ctx)
+	switch {
+	case !some:
+		return h, true
+	case !withAck:
+		return h, false
+	}
+	h.emitted = true
+	h.at, _ = ByPosition(m)
+	return h, true
 }
 
 // A Position is where a message lies in its broker.
