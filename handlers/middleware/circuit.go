@@ -119,3 +119,10 @@ func (x *circuit) tried(r result, now time.Time) {
 		}
 	}
 }
+
+// lapse is tried for a probe that failed and has not returned: what it comes to is of another round then.
+func (x *circuit) lapse(p pass, now time.Time) {
+	if p.round == x.round {
+		x.tried(failed, now)
+	}
+}

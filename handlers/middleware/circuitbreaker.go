@@ -69,10 +69,11 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 // waits goes back to the broker (consumer.Leaving).
 //
 // Nor is a probe that fails an attempt: its message is put off for longer than OpenFor, so that the next probe is another one,
-// where there is another. So a message that fails by itself does not keep the breaker open: another closes it, and then that one
-// uses up its attempts. Where there is no other, nobody can tell it from an outage, and it is tried until it succeeds. A probe
-// that panics, or does not return, is an attempt. Around batches (consumer.AroundBatch) a call fails where a message of it does,
-// and of a probe those messages are put off that failed. Safe for concurrent use.
+// where there is another. So a message that fails by itself does not keep the breaker open: another closes it, and then that
+// one uses up its attempts. Where there is no other, nobody can tell it from an outage, and it is tried until it succeeds. A
+// probe that panics, or does not return, is an attempt; one that has not returned OpenFor after the end of its context has
+// failed, and is waited for no more. Around batches (consumer.AroundBatch) a call fails where a message of it does, and of a
+// probe those messages are put off that failed. Safe for concurrent use.
 type CircuitBreaker struct {
 	config BreakerConfig
 
@@ -177,10 +178,44 @@ func (b *CircuitBreaker) Middleware(next consumer.Handler) consumer.Handler {
 		}
 		r := failed // what does not return panicked, or called runtime.Goexit
 		defer func() { b.done(p, r, consumer.RetryDelay(err)) }()
+		if p.probe {
+			defer b.mind(ctx, p)()
+		}
 		err = next(ctx, m)
 		r = b.resultOf(ctx, err)
 		return b.verdict(ctx, m, p, r, err)
 	}
+}
+
+// mind has a probe fail that has not returned OpenFor after the end of its context, until returned is called. Else: a probe hangs
+// in a handler that ignores its context; the engine gives that worker up and goes on with another one; and all calls wait for a
+// probe that never ends.
+func (b *CircuitBreaker) mind(ctx context.Context, p pass) (returned func()) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		late := time.NewTimer(b.config.OpenFor)
+		defer late.Stop()
+		select {
+		case <-over:
+		case <-late.C:
+			b.lapse(p)
+		}
+	})
+	return func() {
+		close(over)
+		if !stop() {
+			<-ended // what the call came to counts after that
+		}
+	}
+}
+
+// lapse counts a probe as failed that does not return.
+func (b *CircuitBreaker) lapse(p pass) {
+	defer b.tell()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.circuit.lapse(p, time.Now())
 }
 
 // resultOf is what a call that returned err says about the other side.
