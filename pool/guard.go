@@ -9,7 +9,7 @@ import (
 const (
 	memoryFull = 0.90                   // no more workers
 	memoryOver = 0.95                   // fewer workers: a quarter each time ...
-	memoryStep = 500 * time.Millisecond // ... but not again before a collection could show it
+	memoryStep = 500 * time.Millisecond // ... but not again before a collection could show it, nor one more
 	memoryCalm = 2 * time.Second        // below memoryFull for so long, before there may be more again
 )
 
@@ -17,6 +17,7 @@ const (
 type guard struct {
 	cutAt  time.Duration // when workers were last taken away for memory
 	fullAt time.Duration // when memory was last full
+	nextAt time.Duration // from when there may be one more, though memory tells of room for none
 	acted  bool
 	full   bool
 }
@@ -39,8 +40,7 @@ func (g *guard) limit(d Decision) Decision {
 	case g.full && d.Target > o.Workers:
 		d = d.instead(o.Workers, ReasonMemory)
 	case m > 0 && d.Target > o.Workers && float64(d.Target) > float64(o.Workers)*memoryFull/m:
-		// As if the workers held all of it: then so many fill it.
-		d = d.instead(max(o.Workers, int(float64(o.Workers)*memoryFull/m)), ReasonMemory)
+		d = d.instead(g.fits(o), ReasonMemory)
 	case o.Pressure.CPU >= busyCPU && d.Target > o.Workers:
 		d = d.instead(o.Workers, ReasonCPU)
 	}
@@ -48,6 +48,18 @@ func (g *guard) limit(d Decision) Decision {
 		d.Next = memoryStep
 	}
 	return d
+}
+
+// fits is how many workers fill the memory, as if they held all that is in use. There may be one more now and then in any case:
+// what the process holds without its workers grows by none of them, and few workers would stay few though memory is far from
+// full.
+func (g *guard) fits(o *Observation) int {
+	n := int(float64(o.Workers) * memoryFull / o.Pressure.Memory)
+	if n <= o.Workers && o.Now >= g.nextAt {
+		g.nextAt = o.Now + memoryStep
+		n = o.Workers + 1
+	}
+	return max(o.Workers, n)
 }
 
 // instead is d with another target, for a reason that comes before d's own.

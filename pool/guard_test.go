@@ -1,6 +1,8 @@
 package pool_test
 
 import (
+	"context"
+	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -82,4 +84,28 @@ func TestManagerMindsMemory(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		drain(t, p)
 	})
+}
+
+// What the process holds beside its workers is not theirs: where memory is not full there may be more of them, however few there
+// are.
+func TestManagerMindsMemoryThatIsNotTheWorkers(t *testing.T) {
+	for memory, least := range map[float64]int{0.5: 60, 0.8: 60, 0.89: 60, 0.9: 1} { // workers, after a minute
+		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPool(t, pool.Config[int]{Max: 64, Do: func(intWorker, int) { time.Sleep(100 * time.Millisecond) },
+					Gauge: func() pool.Pressure { return pool.Pressure{Memory: memory} }}) // whatever the workers do
+				ctx, stop := context.WithCancel(t.Context())
+				go func() {
+					for p.Submit(ctx, 0, 1) == nil {
+					}
+				}()
+				time.Sleep(time.Minute)
+				if n := p.Stats().Live; n < least || least == 1 && n > 1 {
+					t.Errorf("%d workers with a backlog, want %d", n, least)
+				}
+				stop()
+				drain(t, p)
+			})
+		})
+	}
 }

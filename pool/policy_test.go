@@ -276,6 +276,9 @@ func TestGuardKeepsWithinMemoryAndProcessors(t *testing.T) {
 	}{
 		{"all is well", nil, at(time.Minute, 0.4, 0.5), 80},
 		{"80 workers would need more than there is", nil, at(time.Minute, 0.5, 0.5), 72},
+		{"memory nearly full: one more", nil, at(time.Minute, 0.89, 0), 41},
+		{"and not again before it could show", []Observation{at(time.Minute, 0.89, 0)}, at(time.Minute+100*time.Millisecond, 0.89, 0),
+			40},
 		{"unknown is not full", nil, at(time.Minute, 0, 0), 80},
 		{"memory full: no more", nil, at(time.Minute, 0.9, 0), 40},
 		{"memory over: a quarter less, but not under Min", nil, at(time.Minute, 0.95, 0), 35},
