@@ -57,7 +57,11 @@ func (p *puller) run(ctx context.Context) {
 		if step.old.mayBePinned() {
 			p.forget(ctx)
 		}
-		if step.idle || (step.revive && !p.renew(ctx, &q)) {
+		if step.idle {
+			p.resend()
+			continue
+		}
+		if step.revive && !p.renew(ctx, &q) {
 			p.outbox.rouse()
 			continue
 		}
@@ -78,6 +82,13 @@ func (p *puller) listen(q *quiet) {
 	}
 	if nc := p.link.conn(); nc != nil && nc.IsConnected() && q.halfOpen(heard, patience) {
 		_ = nc.ForceReconnect()
+	}
+}
+
+// resend sends again the acks that may be lost with an earlier connection. Who pulls nothing does not renew anything else.
+func (p *puller) resend() {
+	if nc := p.link.conn(); nc != nil && nc.IsConnected() {
+		p.outbox.reconnected(epochOf(nc))
 	}
 }
 

@@ -1,0 +1,37 @@
+package natsbroker_test
+
+import (
+	"testing"
+	"time"
+)
+
+// A source that pulls nothing any more, since it is paused, or stopped, still has acks to bring to the
+// server: those that were lost with their connection, and those that come after it.
+func TestAcksOfWhoPullsNothing(t *testing.T) {
+	for name, idle := range map[string]func(t *testing.T, a *admin, s *opened){
+		"paused": func(t *testing.T, _ *admin, s *opened) {
+			if err := s.Pause(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"stopped": func(_ *testing.T, _ *admin, s *opened) { s.Stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts, a := serveStream(t)
+			a.publish(1, 2)
+			p := startProxy(t, ts.opts.Port)
+			cfg := config(p.url())
+			cfg.AckWait = time.Minute
+			s := open(t, cfg)
+			ms := receive(t, s, 2)
+			idle(t, a, s)
+			ackLate(t, p, s, ms[0])
+			p.drop()
+			p.heal()
+			eventually(t, "what was lost with the connection is acked", func() bool { return a.info().NumAckPending == 1 })
+			ack(t, s, ms[1])
+			a.settled()
+		})
+	}
+}
