@@ -3,9 +3,11 @@ package natsbroker_test
 import (
 	"testing"
 	"time"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
-// A source that pulls nothing any more, since it is paused, or stopped, still has acks to bring to the
+// A source that pulls nothing any more, since it is paused, or stopped, or has failed for good, still has acks to bring to the
 // server: those that were lost with their connection, and those that come after it.
 func TestAcksOfWhoPullsNothing(t *testing.T) {
 	for name, idle := range map[string]func(t *testing.T, a *admin, s *opened){
@@ -15,6 +17,16 @@ func TestAcksOfWhoPullsNothing(t *testing.T) {
 			}
 		},
 		"stopped": func(_ *testing.T, _ *admin, s *opened) { s.Stop() },
+		"failed": func(t *testing.T, a *admin, s *opened) {
+			cc := a.info().Config
+			cc.HeadersOnly = true
+			if _, err := a.js.UpdateConsumer(t.Context(), "S", cc); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := s.Receive(make([]broker.Message, 1)); err == nil {
+				t.Fatalf("%d messages", n)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

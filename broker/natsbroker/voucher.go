@@ -45,7 +45,7 @@ func (v *voucher) run(ctx context.Context) {
 // wanted says whether there are a connection and a session, and it is not known of them yet. Of the next ones the outbox asks
 // anew.
 func (v *voucher) wanted() bool {
-	_, ok := v.side.look()
+	_, ok := v.side.toVouch()
 	return ok && v.link.connected() && !v.outbox.isSure(epochOf(v.link.conn()))
 }
 
@@ -53,7 +53,7 @@ func (v *voucher) wanted() bool {
 func (v *voucher) vouch(ctx context.Context, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	w, ok := v.side.look()
+	w, ok := v.side.toVouch()
 	if !ok {
 		return false
 	}

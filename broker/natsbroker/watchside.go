@@ -64,12 +64,28 @@ type watched struct {
 func (s watchSide) look() (w watched, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &s.stock
-	if k.ses == nil || k.flow.fatal != nil {
+	if s.stock.flow.fatal != nil {
 		return w, false
 	}
-	return watched{k.ses, k.ses.pin.id, k.ses.suspect, k.created, k.came, k.from.started, k.flow.paused,
-		k.bareness.doubted}, true
+	return s.stock.watched()
+}
+
+// toVouch is look of who has something to say to the consumer: also where pulling has ended for good, unless the consumer is no
+// more.
+func (s watchSide) toVouch() (w watched, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := &s.stock; k.flow.fatal != nil && k.ses != nil && k.ses.gone {
+		return w, false
+	}
+	return s.stock.watched()
+}
+
+func (s *stock) watched() (w watched, ok bool) {
+	if s.ses == nil {
+		return w, false
+	}
+	return watched{s.ses, s.ses.pin.id, s.ses.suspect, s.created, s.came, s.from.started, s.flow.paused, s.bareness.doubted}, true
 }
 
 // learn takes an info, asked for after look, of the consumer as it should be.
