@@ -98,7 +98,7 @@ func (s *CoreSource) Open(ctx context.Context, o broker.Options) (broker.Traits,
 		s.assigned = true
 		s.life.events.Say(broker.Event{Kind: broker.Assigned, Claim: s.keeper.Claim()})
 		s.life.events.Tell()
-		return s.cfg.redact(s.group.join(s.cfg.Subjects))
+		return s.group.open(ctx)
 	}, s.group.run)
 	if err != nil {
 		return broker.Traits{}, err

@@ -24,10 +24,22 @@ type queueGroup struct {
 	look    kit.Bell
 
 	refusals refusals
+	unheard  bool // the server may not know what was subscribed to last; of open, and then of run
 
 	mu    sync.Mutex
 	subs  []*nats.Subscription
 	again []*nats.Subscription // of these, what the server refused, until it is tried again
+}
+
+// open joins; while the server is away it tries on, until ctx ends.
+func (g *queueGroup) open(ctx context.Context) error {
+	return kit.Retry(ctx, g.cfg.ReconnectWait, func(ctx context.Context) error {
+		err := g.tend(ctx, true)
+		if err != nil && ctx.Err() == nil {
+			g.events.Lost(err)
+		}
+		return err
+	}, func(err error) bool { return !passing(err) })
 }
 
 // run joins and leaves until ctx ends.
@@ -38,25 +50,43 @@ func (g *queueGroup) run(ctx context.Context) {
 			return
 		case <-g.look:
 		}
-		switch {
-		case !g.wanted():
-			g.leave()
-		case !g.member():
-			g.leave()
-			g.tell(g.join(g.cfg.Subjects))
-		default:
-			if again := g.leaveRefused(); len(again) > 0 {
-				g.tell(g.join(again))
-			}
+		if err := g.tend(ctx, g.wanted()); err != nil && ctx.Err() == nil {
+			g.events.Lost(err)
+			time.AfterFunc(g.cfg.MaxReconnectWait, g.look.Ring)
 		}
 	}
 }
 
-func (g *queueGroup) tell(err error) {
-	if err != nil {
-		g.events.Lost(g.cfg.redact(err))
-		time.AfterFunc(g.cfg.MaxReconnectWait, g.look.Ring)
+// tend joins or leaves, and waits until the server has heard of it: until then it has no member here to send anything to.
+func (g *queueGroup) tend(ctx context.Context, wanted bool) error {
+	asked, nc := time.Now(), g.link.conn()
+	if !wanted {
+		g.leave()
+	} else if err := g.join(nc); err != nil {
+		return err
 	}
+	if !g.unheard {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.DialTimeout)
+	defer cancel()
+	if err := nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("natsbroker: subscribing: %w", g.cfg.redact(err))
+	}
+	g.unheard = false
+	g.events.Found(asked)
+	return nil
+}
+
+// join subscribes to what it is not subscribed to: all, or what the server refused, or nothing.
+func (g *queueGroup) join(nc *nats.Conn) error {
+	subjects := g.leaveRefused()
+	if !g.member() {
+		g.leave()
+		subjects = g.cfg.Subjects
+	}
+	g.unheard = g.unheard || len(subjects) > 0
+	return g.subscribe(nc, subjects)
 }
 
 // member says whether subscriptions are there. nats.go renews its own; a new *nats.Conn has none.
@@ -73,23 +103,19 @@ func (g *queueGroup) joined() bool {
 	return len(g.subs) > 0
 }
 
-func (g *queueGroup) join(subjects []string) error {
-	nc := g.link.conn()
+func (g *queueGroup) subscribe(nc *nats.Conn, subjects []string) error {
 	for _, subject := range subjects {
 		sub, err := nc.QueueSubscribe(subject, g.cfg.Queue, g.arrived)
 		if err != nil {
-			return fmt.Errorf("natsbroker: subscribing to %q: %w", subject, err)
+			return fmt.Errorf("natsbroker: subscribing to %q: %w", subject, g.cfg.redact(err))
 		}
 		// arrived never waits, and it counts what it drops; nats.go's own bound would drop without saying how many.
 		if err := sub.SetPendingLimits(-1, -1); err != nil {
-			return fmt.Errorf("natsbroker: subscribing to %q: %w", subject, err)
+			return fmt.Errorf("natsbroker: subscribing to %q: %w", subject, g.cfg.redact(err))
 		}
 		g.mu.Lock()
 		g.subs = append(g.subs, sub)
 		g.mu.Unlock()
-	}
-	if err := nc.FlushTimeout(g.cfg.DialTimeout); err != nil { // until then, the server has no member here to send anything to
-		return fmt.Errorf("natsbroker: subscribing: %w", err)
 	}
 	return nil
 }
