@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -38,6 +39,7 @@ type link struct {
 	mu       sync.Mutex
 	dialed   []error         // that failed in the attempt under way
 	undialed map[string]bool // addresses that were told of; see tellOnce
+	ended    *nats.Conn      // the last one that was closed for good; see over
 
 	refusals   refusals
 	refused    atomic.Pointer[connEpoch] // the connection of the last refusal
@@ -83,9 +85,8 @@ func (l *link) open(ctx context.Context) error {
 			})
 			defer slow.Stop()
 		}
-		nc, err := l.try(ctx, opts)
+		err := l.try(ctx, opts)
 		if err == nil {
-			l.cur.Store(nc)
 			return nil
 		}
 		if handshakes++; !errors.Is(err, nats.ErrTLS) {
@@ -127,8 +128,21 @@ func (l *link) explain(err error) error {
 	return err
 }
 
-// try makes one attempt. nats.Connect takes no context, so it is left to end by its own timeout when ctx ends first.
-func (l *link) try(ctx context.Context, opts []nats.Option) (*nats.Conn, error) {
+// try makes one attempt.
+func (l *link) try(ctx context.Context, opts []nats.Option) error {
+	nc, err := l.dial(ctx, opts)
+	if err != nil {
+		return err
+	}
+	l.cur.Store(nc)
+	if l.over(nc) { // before it was ours, so that closed took it for none of ours
+		return cmp.Or(nc.LastError(), errClosed)
+	}
+	return nil
+}
+
+// dial connects. nats.Connect takes no context, so it is left to end by its own timeout when ctx ends first.
+func (l *link) dial(ctx context.Context, opts []nats.Option) (*nats.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -210,12 +224,14 @@ func (l *link) options() ([]nats.Option, error) {
 	return append(append(opts, auth...), secure...), nil
 }
 
+var errClosed = errors.New("connection closed")
+
 func (l *link) disconnected(err error) {
 	if l.done.Err() != nil {
 		return
 	}
 	if err == nil {
-		err = errors.New("connection closed")
+		err = errClosed
 	}
 	l.hooks.lost(fmt.Errorf("connection to %s: %w", l.cfg.where(), l.cfg.redact(err)))
 }
@@ -281,11 +297,22 @@ func (l *link) denied(err error, since time.Time) error {
 
 // closed dials anew when nats.go gave the connection up though nobody asked it to.
 func (l *link) closed(nc *nats.Conn) {
-	if l.done.Err() != nil || l.cur.Load() != nc {
+	if l.done.Err() != nil || !l.over(nc) {
 		return
 	}
 	l.disconnected(nc.LastError())
 	l.wg.Go(l.redial)
+}
+
+// over says that the present connection is closed for good. It says so once: who hears it connects anew.
+func (l *link) over(nc *nats.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !nc.IsClosed() || l.cur.Load() != nc || l.ended == nc {
+		return false
+	}
+	l.ended = nc
+	return true
 }
 
 // redial connects anew, until it has, or the link is closed. What is hopeless at the start may be cured while we run: it is told,

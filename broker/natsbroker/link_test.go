@@ -1,0 +1,75 @@
+package natsbroker
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A server that ends each connection for good, right behind the handshake: the link dials again, and again, also where that end
+// comes before it has the connection itself.
+func TestLinkOverConnectionsThatEndAtOnce(t *testing.T) {
+	const bad = 200
+	var dials atomic.Int32
+	url := serveOnce(t, func() string {
+		if dials.Add(1) > bad {
+			return "PONG\r\n"
+		}
+		return "PONG\r\n-ERR 'Strange'\r\n"
+	})
+	c := Connection{URLs: []string{url}, ReconnectWait: time.Millisecond, MaxReconnectWait: time.Millisecond}.withDefaults()
+	l := newLink(c, hooks{lost: func(error) {}, back: func() {}, problem: func(*nats.Subscription, error) {}})
+	defer l.close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := l.open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for last, at := int32(0), time.Now(); dials.Load() <= bad || !l.connected(); time.Sleep(time.Millisecond) {
+		if n := dials.Load(); n != last {
+			last, at = n, time.Now()
+		}
+		if time.Since(at) > 5*time.Second {
+			t.Fatalf("it dials no more after %d connections", last)
+		}
+	}
+}
+
+// serveOnce greets whoever comes, and answers the first PING as it is told.
+func serveOnce(t *testing.T, answer func() string) (url string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+	})
+	wg.Go(func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			wg.Go(func() {
+				defer c.Close()
+				_, _ = io.WriteString(c, `INFO {"server_id":"x","max_payload":1024}`+"\r\n")
+				for r := bufio.NewReader(c); ; {
+					line, err := r.ReadString('\n')
+					if err != nil {
+						return
+					}
+					if strings.HasPrefix(line, "PING") {
+						_, _ = io.WriteString(c, answer())
+					}
+				}
+			})
+		}
+	})
+	return "nats://" + l.Addr().String()
+}
