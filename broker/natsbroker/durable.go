@@ -460,6 +460,22 @@ func passing(err error) bool {
 		api.ErrorCode == streamOffline || api.ErrorCode == consumerOffline
 }
 
+// mayPass says whether an error of the JetStream API may go away while others act: there is no room, or the server has a fault
+// that we do not know. Who begins is told of it at once; who runs waits.
+func mayPass(err error) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) || api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabledForAccount {
+		return false
+	}
+	return api.Code >= 500 || slices.Contains([]jetstream.ErrorCode{accountFull, noMoreConsumers, noMoreStreams}, api.ErrorCode)
+}
+
+// The limits of an account, or a stream. They have the code of a bad request.
+const (
+	noMoreConsumers jetstream.ErrorCode = 10026
+	noMoreStreams   jetstream.ErrorCode = 10027
+)
+
 // The servers that have the stream, or the consumer, are away. It has the code of a fault of the server.
 const (
 	streamOffline   jetstream.ErrorCode = 10118

@@ -523,3 +523,29 @@ func TestDeletedBeforeAcksCame(t *testing.T) {
 		}
 	}
 }
+
+// A consumer that is to be made anew, and has no room at the moment: that passes, so the source is Down, and goes on when it has.
+func TestRecreateWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	ts := startServer(t)
+	a := ts.admin()
+	a.stream(func(sc *jetstream.StreamConfig) { sc.MaxConsumers = 1 })
+	cfg := config(ts.url())
+	cfg.Recreate = true
+	s := open(t, cfg)
+	if err := a.js.DeleteConsumer(ctx, "S", "c"); err != nil {
+		t.Fatal(err)
+	}
+	// The source looks twice before it believes that.
+	if _, err := a.js.CreateConsumer(ctx, "S", jetstream.ConsumerConfig{Durable: "another"}); err != nil {
+		t.Fatal(err)
+	}
+	told(t, s.events, "maximum consumers limit reached")
+	if err := a.js.DeleteConsumer(ctx, "S", "another"); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(1, 3)
+	ack(t, s, receive(t, s, 3)...)
+	a.settled()
+}

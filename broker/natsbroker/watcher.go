@@ -155,7 +155,8 @@ func (w *watcher) tell(differs []error) {
 // find ensures stream and consumer, as long as what stands in the way may pass; with await, a stream that is not there may come.
 func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 	from := w.side.from()
-	met := !w.side.created().IsZero() // JetStream, which is there but for a while
+	running := !w.side.created().IsZero()
+	met := running // JetStream, which is there but for a while
 	for attempt := 1; ; attempt++ {
 		asked, began := w.outbox.ask(epochOf(w.link.conn())), time.Now()
 		d, err := w.cfg.ensure(ctx, asked.over.conn, from, w.opts.Ordered)
@@ -170,7 +171,8 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 			err = fmt.Errorf("JetStream does not answer; is it enabled on the server and for the account? %w", err)
 		}
 		gone := errors.Is(err, jetstream.ErrStreamNotFound)
-		if ctx.Err() == nil && (!passing(err) || disabled) && !(gone && await) {
+		passes := passing(err) || running && mayPass(err)
+		if ctx.Err() == nil && (!passes || disabled) && !(gone && await) {
 			return d, err
 		}
 		if gone {
