@@ -30,12 +30,21 @@ func (c *closer) finish(ctx context.Context) error {
 			return nil
 		}
 		if !sleep(ctx, 10*time.Millisecond) {
-			if left, _ = c.outbox.left(); left == 0 {
-				return nil
-			}
-			return fmt.Errorf("natsbroker: closing: %d settles did not reach the server: %w", left, context.Cause(ctx))
+			return c.unfinished(context.Cause(ctx))
 		}
 	}
+}
+
+// unfinished says what the server has not certainly received; nil: nothing was to be said.
+func (c *closer) unfinished(cause error) error {
+	left, _ := c.outbox.left()
+	switch {
+	case left > 0:
+		return fmt.Errorf("natsbroker: closing: %d settles did not reach the server: %w", left, cause)
+	case !c.leases.heardSince(c.outbox.lastNak()):
+		return fmt.Errorf("natsbroker: closing: the server did not say that it has received what was given back: %w", cause)
+	}
+	return nil
 }
 
 // flush makes sure that what is on its way to us was sent back, and that what is on its way to the server arrived.

@@ -44,6 +44,7 @@ type outbox struct {
 	gather  *time.Timer // rings for the writer when acks have waited for others; nil: none ever did
 	waits   bool        // gather runs
 	writing bool
+	nakked  int64 // when naks were last written, by the source's clock
 	window  ackWindow
 	server  serverID
 	sure    connEpoch // over which the consumer is the same
@@ -304,6 +305,9 @@ func (o *outbox) take(over connEpoch, listening bool) outgoing {
 func (o *outbox) written(out outgoing, unsent []nak, expired int) {
 	o.mu.Lock()
 	o.writing = false
+	if len(out.naks) > len(unsent)+expired {
+		o.nakked = o.clock()
+	}
 	if len(unsent) > 0 {
 		o.settles.naks = append(append([]nak(nil), unsent...), o.settles.naks...)
 	}
@@ -420,6 +424,13 @@ func (o *outbox) left() (n int, refused bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.settles.acks) + len(o.settles.naks) + o.window.count, o.window.refused()
+}
+
+// lastNak is when naks were last written. They have no receipt.
+func (o *outbox) lastNak() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.nakked
 }
 
 // letGo sends nothing again of what was written: the consumer is no more, and to one made anew under its name these settles
