@@ -36,8 +36,8 @@ func clockOf(read func() (mono, wall int64)) clock {
 const leastSleep = int64(time.Second)
 
 func (c clock) now() int64 {
+	last := c.ahead.Load() // before the clocks: who comes from before a sleep must not undo what another has seen after it
 	mono, wall := c.read()
-	last := c.ahead.Load()
 	if jump := wall - mono - last; (jump >= leastSleep || jump <= -leastSleep) && c.ahead.CompareAndSwap(last, wall-mono) {
 		c.slept.Add(max(jump, 0))
 	}

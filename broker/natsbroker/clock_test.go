@@ -69,3 +69,21 @@ func TestSuspended(t *testing.T) {
 		t.Errorf("%d naks are to be sent", n)
 	}
 }
+
+// Of two who look at the clock at once, the machine sleeps in the midst of one's look: the sleep counts once.
+func TestSleepBetweenTwoLooks(t *testing.T) {
+	f := &fakeTime{wall: 1000 * time.Hour}
+	k := f.clock()
+	plain := k.read
+	k.read = func() (int64, int64) {
+		mono, wall := plain()
+		k.read = plain
+		f.wall += time.Hour // now it sleeps, and another one looks
+		k.now()
+		return mono, wall
+	}
+	k.now()
+	if n := time.Duration(k.now()); n != time.Hour {
+		t.Errorf("%v have passed, want an hour", n)
+	}
+}
