@@ -288,11 +288,16 @@ func (l *link) why(err error, asked time.Time) error {
 
 // denied adds to an error what the server said of our rights since a time.
 func (l *link) denied(err error, since time.Time) error {
-	d := l.denial.Load()
-	if d == nil || d.at.Before(since) {
+	if !l.deniedSince(since) {
 		return err
 	}
-	return fmt.Errorf("%w: %v", err, d.err)
+	return fmt.Errorf("%w: %v", err, l.denial.Load().err)
+}
+
+// deniedSince says whether the server has said since a time that we lack a right.
+func (l *link) deniedSince(since time.Time) bool {
+	d := l.denial.Load()
+	return d != nil && !d.at.Before(since)
 }
 
 // closed dials anew when nats.go gave the connection up though nobody asked it to.

@@ -37,7 +37,11 @@ type after struct {
 	missed  time.Time // when we first looked for a stream that was not there; zero: it was
 	proof   witnesses // by which to find out whether it is still the stream that floor is of
 	older   bool      // it is not
+	blind   bool      // the stream may not be asked for, as far as we know
 }
+
+// errSilent says that the stream does not answer: it is choosing its leader, or we may not ask. It passes.
+var errSilent = fmt.Errorf("no answer: %w", context.DeadlineExceeded)
 
 // ensure finds or creates the stream and the consumer. It never changes an existing one.
 func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered bool) (durable, error) {
@@ -52,6 +56,9 @@ func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered b
 	d := durable{}
 	if d.stream, err = c.ensureStream(ctx, js); err != nil {
 		return d, err
+	}
+	if d.stream == nil && !from.blind { // else a consumer that we make would begin as if there had never been one
+		return d, fmt.Errorf("natsbroker: looking for stream %s: %w", c.Stream, errSilent)
 	}
 	if d.stream != nil && c.CreateStream != nil {
 		d.warnings = streamDiffers(*c.CreateStream, d.stream.Config)

@@ -1,0 +1,60 @@
+package natsbroker_test
+
+import (
+	"bytes"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// loseInfos has the next n answers about the stream get lost, as they do while a cluster chooses its leader. It says how many have.
+func loseInfos(p *proxy, n int32) (lost func() int32) {
+	var count atomic.Int32
+	p.rewrite(func(b []byte) {
+		end := bytes.Index(b, []byte("stream_info_response"))
+		if end < 0 || count.Load() >= n {
+			return
+		}
+		// MSG <subject> <sid> <size>: of a subscription that there is not, it goes nowhere.
+		line := b[bytes.LastIndex(b[:end], []byte("MSG ")):]
+		sid := line[4+bytes.IndexByte(line[4:], ' ')+1:]
+		sid[0] = '9'
+		count.Add(1)
+	})
+	return count.Load
+}
+
+// A consumer that is made anew goes on where the one before was, also where the stream does not answer at first: it does not
+// begin as one that has never been there.
+func TestRecreateWhileTheStreamIsSilent(t *testing.T) {
+	for name, silent := range map[string]func(p *proxy, open func() *opened) *opened{
+		"when it opens": func(p *proxy, open func() *opened) *opened {
+			loseInfos(p, 1)
+			return open()
+		},
+		"when it makes the consumer anew": func(p *proxy, open func() *opened) *opened {
+			s := open()
+			loseInfos(p, 1)
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts, a := serveStream(t)
+			p := startProxy(t, ts.opts.Port)
+			cfg := config(p.url())
+			cfg.Poll, cfg.Recreate, cfg.Deliver = time.Minute, true, jetstream.DeliverNewPolicy
+			d := drainAll(silent(p, func() *opened { return open(t, cfg) }))
+			a.publish(1, 1)
+			d.has(t, 1)
+			if err := a.js.DeleteConsumer(t.Context(), "S", "c"); err != nil {
+				t.Fatal(err)
+			}
+			a.publish(2, 2)
+			eventually(t, "what came meanwhile is handed out", func() bool { return d.got(2) })
+			d.stop(t)
+		})
+	}
+}
