@@ -38,10 +38,36 @@ type after struct {
 	proof   witnesses // by which to find out whether it is still the stream that floor is of
 	older   bool      // it is not
 	blind   bool      // the stream may not be asked for, as far as we know
+	silent  int       // looks to which it did not answer
 }
 
-// errSilent says that the stream does not answer: it is choosing its leader, or we may not ask. It passes.
-var errSilent = fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+// errSilent says that the stream does not answer: it is choosing its leader, or we may not ask. It passes. errUnproven is that it
+// does not say whether it is the one that floor is of.
+var (
+	errSilent   = fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+	errUnproven = fmt.Errorf("whether it is the same stream: %w", errSilent)
+)
+
+// mostSilent is how many looks without an answer of the stream it takes for one that we may not ask, where nobody says so.
+const mostSilent = 3
+
+// without takes the error of a look, and says whether the next one goes on without the answer that was missing; denied: the
+// server has said that we lack a right. That there is a stream, one that was up knows.
+func (a *after) without(err error, denied bool) bool {
+	if !errors.Is(err, errSilent) {
+		return false
+	}
+	a.silent++
+	switch {
+	case a.silent < mostSilent && !denied:
+		return false
+	case errors.Is(err, errUnproven):
+		a.proof = nil
+		return true
+	}
+	a.blind = !a.started
+	return a.blind
+}
 
 // ensure finds or creates the stream and the consumer. It never changes an existing one.
 func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered bool) (durable, error) {
@@ -64,7 +90,10 @@ func (c Config) ensure(ctx context.Context, nc *nats.Conn, from after, ordered b
 		d.warnings = streamDiffers(*c.CreateStream, d.stream.Config)
 	}
 	if d.stream != nil && from.started {
-		from.older, _ = c.lost(ctx, nc, from.proof)
+		var sure bool
+		if from.older, sure = c.lost(ctx, nc, from.proof); !sure {
+			return d, fmt.Errorf("natsbroker: looking for messages of stream %s: %w", c.Stream, errUnproven)
+		}
 	}
 	var made bool
 	d.consumer, made, err = c.ensureConsumer(ctx, js, c.wanted(c.start(d.stream, from), ordered))

@@ -371,6 +371,15 @@ func TestRestoredWithoutItsConsumer(t *testing.T) {
 
 // The same where others have written as much to it as it had, before the process that makes its consumer anew is back.
 func TestRestoredAndGrown(t *testing.T) {
+	for name, trouble := range map[string]func(*proxy){
+		"at once":                           func(*proxy) {},
+		"and the answer that tells is lost": func(p *proxy) { loseAnswer(p, "stream_msg_get_response") },
+	} {
+		t.Run(name, func(t *testing.T) { restoredAndGrown(t, trouble) })
+	}
+}
+
+func restoredAndGrown(t *testing.T, trouble func(*proxy)) {
 	t.Parallel()
 	ts, a := serveStream(t)
 	p := startProxy(t, ts.opts.Port)
@@ -397,6 +406,7 @@ func TestRestoredAndGrown(t *testing.T) {
 	ts.up()
 	a.again()
 	a.publish(21, 40)
+	trouble(p)
 	p.heal()
 	ms := receive(t, s, 5+20)
 	if m := ms[5]; string(m.Value) != "21" || m.Offset != 6 {

@@ -9,21 +9,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// loseInfos has the next n answers about the stream get lost, as they do while a cluster chooses its leader. It says how many have.
-func loseInfos(p *proxy, n int32) (lost func() int32) {
-	var count atomic.Int32
+// loseAnswer has the next answer of a kind get lost, as it does while a cluster chooses its leader.
+func loseAnswer(p *proxy, kind string) {
+	var lost atomic.Bool
 	p.rewrite(func(b []byte) {
-		end := bytes.Index(b, []byte("stream_info_response"))
-		if end < 0 || count.Load() >= n {
+		end := bytes.Index(b, []byte(kind))
+		if end < 0 || lost.Load() {
 			return
 		}
 		// MSG <subject> <sid> <size>: of a subscription that there is not, it goes nowhere.
 		line := b[bytes.LastIndex(b[:end], []byte("MSG ")):]
 		sid := line[4+bytes.IndexByte(line[4:], ' ')+1:]
 		sid[0] = '9'
-		count.Add(1)
+		lost.Store(true)
 	})
-	return count.Load
 }
 
 // A consumer that is made anew goes on where the one before was, also where the stream does not answer at first: it does not
@@ -31,12 +30,12 @@ func loseInfos(p *proxy, n int32) (lost func() int32) {
 func TestRecreateWhileTheStreamIsSilent(t *testing.T) {
 	for name, silent := range map[string]func(p *proxy, open func() *opened) *opened{
 		"when it opens": func(p *proxy, open func() *opened) *opened {
-			loseInfos(p, 1)
+			loseAnswer(p, "stream_info_response")
 			return open()
 		},
 		"when it makes the consumer anew": func(p *proxy, open func() *opened) *opened {
 			s := open()
-			loseInfos(p, 1)
+			loseAnswer(p, "stream_info_response")
 			return s
 		},
 	} {

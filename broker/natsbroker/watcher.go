@@ -152,16 +152,11 @@ func (w *watcher) tell(differs []error) {
 	}
 }
 
-// mostSilent is how many looks without an answer of the stream it takes for one that we may not ask, where nobody says so. A source
-// that was up knows better.
-const mostSilent = 3
-
 // find ensures stream and consumer, as long as what stands in the way may pass; with await, a stream that is not there may come.
 func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 	from := w.side.from()
 	running := !w.side.created().IsZero()
 	met := running // JetStream, which is there but for a while
-	silent := 0    // looks to which the stream did not answer
 	for attempt := 1; ; attempt++ {
 		asked, began := w.outbox.ask(epochOf(w.link.conn())), time.Now()
 		d, err := w.cfg.ensure(ctx, asked.over.conn, from, w.opts.Ordered)
@@ -169,11 +164,8 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 			d.asked = asked
 			return d, nil
 		}
-		if errors.Is(err, errSilent) && !from.started {
-			silent++
-			if from.blind = silent == mostSilent || w.link.deniedSince(began); from.blind {
-				continue
-			}
+		if from.without(err, w.link.deniedSince(began)) {
+			continue
 		}
 		err = w.link.why(w.cfg.redact(err), began)
 		// No responder where JetStream should be: it is not enabled, or not yet.
