@@ -373,7 +373,7 @@ func TestRestoredWithoutItsConsumer(t *testing.T) {
 func TestRestoredAndGrown(t *testing.T) {
 	for name, trouble := range map[string]func(*proxy){
 		"at once":                           func(*proxy) {},
-		"and the answer that tells is lost": func(p *proxy) { loseAnswer(p, "stream_msg_get_response") },
+		"and the answer that tells is lost": func(p *proxy) { loseAnswers(p, "stream_msg_get_response", 1) },
 	} {
 		t.Run(name, func(t *testing.T) { restoredAndGrown(t, trouble) })
 	}

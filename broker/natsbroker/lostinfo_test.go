@@ -9,19 +9,19 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// loseAnswer has the next answer of a kind get lost, as it does while a cluster chooses its leader.
-func loseAnswer(p *proxy, kind string) {
-	var lost atomic.Bool
+// loseAnswers has the next n answers of a kind get lost, as they do while a cluster chooses its leader.
+func loseAnswers(p *proxy, kind string, n int32) {
+	var lost atomic.Int32
 	p.rewrite(func(b []byte) {
 		end := bytes.Index(b, []byte(kind))
-		if end < 0 || lost.Load() {
+		if end < 0 || lost.Load() >= n {
 			return
 		}
 		// MSG <subject> <sid> <size>: of a subscription that there is not, it goes nowhere.
 		line := b[bytes.LastIndex(b[:end], []byte("MSG ")):]
 		sid := line[4+bytes.IndexByte(line[4:], ' ')+1:]
 		sid[0] = '9'
-		lost.Store(true)
+		lost.Add(1)
 	})
 }
 
@@ -30,12 +30,12 @@ func loseAnswer(p *proxy, kind string) {
 func TestRecreateWhileTheStreamIsSilent(t *testing.T) {
 	for name, silent := range map[string]func(p *proxy, open func() *opened) *opened{
 		"when it opens": func(p *proxy, open func() *opened) *opened {
-			loseAnswer(p, "stream_info_response")
+			loseAnswers(p, "stream_info_response", 1)
 			return open()
 		},
 		"when it makes the consumer anew": func(p *proxy, open func() *opened) *opened {
 			s := open()
-			loseAnswer(p, "stream_info_response")
+			loseAnswers(p, "stream_info_response", 1)
 			return s
 		},
 	} {

@@ -101,6 +101,30 @@ func TestOrderBesideMessagesThatAreRemoved(t *testing.T) {
 		ack(t, s, again...)
 		a.settled()
 	})
+	t.Run("given back while the stream is silent", func(t *testing.T) {
+		t.Parallel()
+		ts, a := serveStream(t)
+		p := startProxy(t, ts.opts.Port)
+		cfg := pinConfig(p.url())
+		s := open(t, cfg, inOrder)
+		a.publish(1, 3)
+		out := receive(t, s, 3)
+		remove(t, a, 3, 2)
+		loseAnswers(p, "stream_info_response", 1000)
+		if err := s.Nack(out[1].Claim, []broker.Back{{Token: out[1].Token, Delay: 2 * cfg.AckWait}}); err != nil {
+			t.Fatal(err)
+		}
+		a.publish(4, 4)
+		pass(t, cfg.AckWait, "it asks the stream, which does not answer")
+		p.rewrite(nil)
+		again := receive(t, s, 2)
+		if again[0].Offset != 2 || again[1].Offset != 4 {
+			t.Errorf("%d and %d came, want 2 and 4", again[0].Offset, again[1].Offset)
+		}
+		ack(t, s, out[0], out[2])
+		ack(t, s, again...)
+		a.settled()
+	})
 }
 
 // inStreamOrder receives n messages from an offset on, in the order of the stream, and acks them.

@@ -18,6 +18,7 @@ type pinner struct {
 	look     kit.Bell
 	pull     kit.Bell      // there may be something to ask for
 	idle     time.Duration // how often to look where there is nothing to do
+	silent   int           // questions about the stream without an answer, one after the other
 }
 
 // run does what there is to do until ctx ends.
@@ -92,11 +93,26 @@ func (p *pinner) gather(ctx context.Context, ses *session) {
 	if err != nil {
 		return
 	}
-	var gone removed
+	gone, ok := removed{}, true
 	if p.side.complete(ses, info) { // asked after the consumer: what goes in between is looked for once more
-		gone, _ = p.consumer.removed(ctx)
+		gone, ok = p.removed(ctx)
 	}
-	p.side.gathered(ses, info, gone)
+	if ok {
+		p.side.gathered(ses, info, gone)
+	}
+}
+
+// removed asks the stream what it has let go of. ok is false where it does not answer: what is here would be counted for what is
+// missing. So it is asked again, unless the server says that it may not be, and a few times at most.
+func (p *pinner) removed(ctx context.Context) (gone removed, ok bool) {
+	asked := time.Now()
+	gone, err := p.consumer.removed(ctx)
+	p.silent++
+	if err != nil && p.silent < mostSilent && !p.link.deniedSince(asked) {
+		return gone, false
+	}
+	p.silent = 0
+	return gone, true
 }
 
 // learn asks for the id of our pin, where it came with headers that cannot be read.
