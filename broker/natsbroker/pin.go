@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -324,7 +325,7 @@ func (p *pin) action(v pinView) (pinAction, time.Duration) {
 
 // revoke says until when what runs may go on, when the pin is lost.
 func (p *pin) revoke(now, term int64, wait time.Duration) (by int64) {
-	p.by = now + int64(wait)
+	p.by = now + min(int64(wait), math.MaxInt64-now)
 	if errors.Is(p.lost, errPinSilent) { // then they may run elsewhere
 		p.by = min(p.by, max(p.seen+term, now))
 	}

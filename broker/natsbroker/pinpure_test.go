@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -273,5 +274,15 @@ func TestPinLost(t *testing.T) {
 		Header: nats.Header{pinHeader: {"abc"}}})
 	if len(s.outbox.settles.naks) != 2 {
 		t.Errorf("%d given back, want 2", len(s.outbox.settles.naks))
+	}
+}
+
+// Time without an end is more than none: the sum does not run over.
+func TestRevokedWithTimeForEver(t *testing.T) {
+	p := pin{id: "x", lost: errPinTaken}
+	now := int64(time.Hour)
+	p.revoke(now, int64(time.Minute), math.MaxInt64)
+	if a, _ := p.action(pinView{now: now + int64(time.Second), ackWait: int64(time.Minute), out: 1}); a != pinRest {
+		t.Errorf("a second later there is action %d to be taken, want none while a handler runs", a)
 	}
 }
