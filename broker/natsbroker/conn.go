@@ -79,13 +79,7 @@ func (l *link) open(ctx context.Context) error {
 	handshakes := 0 // that failed one after the other
 	var last error  // of an attempt that had its time
 	for attempt := 1; ; attempt++ {
-		if attempt == 1 {
-			slow := time.AfterFunc(silence, func() {
-				l.hooks.lost(fmt.Errorf("connecting to %s: no answer for %v", l.cfg.where(), silence))
-			})
-			defer slow.Stop()
-		}
-		err := l.try(ctx, opts)
+		err := l.try(ctx, opts, attempt == 1)
 		if err == nil {
 			return nil
 		}
@@ -128,8 +122,13 @@ func (l *link) explain(err error) error {
 	return err
 }
 
-// try makes one attempt.
-func (l *link) try(ctx context.Context, opts []nats.Option) error {
+// try makes one attempt; of the first it is told when it has no answer for long.
+func (l *link) try(ctx context.Context, opts []nats.Option, first bool) error {
+	if first {
+		defer time.AfterFunc(silence, func() {
+			l.hooks.lost(fmt.Errorf("connecting to %s: no answer for %v", l.cfg.where(), silence))
+		}).Stop()
+	}
 	nc, err := l.dial(ctx, opts)
 	if err != nil {
 		return err

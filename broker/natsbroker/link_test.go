@@ -43,6 +43,30 @@ func TestLinkOverConnectionsThatEndAtOnce(t *testing.T) {
 	}
 }
 
+// A server that refuses each connection has answered: it is not told that there was no answer.
+func TestLinkToWhoRefuses(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	told := make(chan error, 1000)
+	c := Connection{URLs: []string{"nats://" + l.Addr().String()}}.withDefaults()
+	link := newLink(c, hooks{lost: func(err error) { told <- err }, back: func() {}, problem: func(*nats.Subscription, error) {}})
+	defer link.close()
+	ctx, cancel := context.WithTimeout(context.Background(), silence+500*time.Millisecond)
+	defer cancel()
+	if err := link.open(ctx); err == nil {
+		t.Fatal("it is open")
+	}
+	for close(told); len(told) > 0; {
+		if err := <-told; strings.Contains(err.Error(), "no answer") {
+			t.Error(err)
+		}
+	}
+}
+
 // serveOnce greets whoever comes, and answers the first PING as it is told.
 func serveOnce(t *testing.T, answer func() string) (url string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
