@@ -292,6 +292,7 @@ func TestProduceRefusesPayloads(t *testing.T) {
 		{[]string{"--url", ""}, "--url is empty"},
 		{[]string{"--file", "/not/there"}, "--file: open /not/there"},
 		{[]string{"--key", "x", "--keys", "2"}, "--key and --keys are set"},
+		{[]string{"--creds", "/not/there"}, "open /not/there"},
 	} {
 		_, err := run(t.Context(), append([]string{"produce"}, c.args...)...)
 		var use usageError

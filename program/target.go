@@ -82,9 +82,11 @@ func (t *target) name() string {
 // publisher makes one for messages of so many bytes.
 func (t *target) publisher(size int) (broker.Publisher, error) {
 	if !t.kafka {
-		return natsbroker.NewPublisher(natsbroker.PublisherConfig{
-			Connection: natsbroker.Connection{URLs: []string{natsURL(t.url)}, CredsFile: t.creds, Name: "longshore produce"},
-		})
+		at := natsbroker.Connection{URLs: []string{natsURL(t.url)}, CredsFile: t.creds, Name: "longshore produce"}
+		if err := at.CheckLogin(); err != nil { // it would be tried again and again, as all that may pass
+			return nil, err
+		}
+		return natsbroker.NewPublisher(natsbroker.PublisherConfig{Connection: at})
 	}
 	return kafkabroker.NewPublisher(kafkabroker.PublisherConfig{
 		Connection:      kafkabroker.Connection{Brokers: kafkaBrokers(t.brokers), ClientID: "longshore-produce"},
