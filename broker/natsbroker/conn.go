@@ -400,7 +400,7 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 // socket reads the login's files and dials. A file that cannot be read fails the attempt with its name, as a server that is not
 // there does; nats.go tells of its own attempts to read one as of a living connection's errors.
 func (l *link) socket(network, address string) (net.Conn, error) {
-	if err := l.cfg.CheckLogin(); err != nil {
+	if err := l.cfg.readLogin(""); err != nil {
 		return nil, err
 	}
 	dial := l.cfg.dial

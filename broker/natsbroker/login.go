@@ -16,7 +16,7 @@ import (
 
 // auth is the login. What handlers of nats.go give at each connect was read by CheckLogin right before, when the link dialed.
 func (c Connection) auth() ([]nats.Option, error) {
-	if err := c.CheckLogin(); err != nil {
+	if err := c.readLogin(""); err != nil {
 		return nil, err
 	}
 	switch {
@@ -61,8 +61,11 @@ func (c Connection) exposed() []error {
 
 // CheckLogin reads NKeySeedFile, CredsFile, and the files of Password and Token (broker.SecretFile), as each connect does, and
 // says what is wrong with them, as *broker.Findings. It connects to nothing.
-func (c Connection) CheckLogin() error {
-	f := findings()
+func (c Connection) CheckLogin() error { return c.readLogin(findings().Of) }
+
+// readLogin is CheckLogin with another name of the Config; empty: who asks says who it is.
+func (c Connection) readLogin(of string) error {
+	f := &broker.Findings{Of: of}
 	for field, secret := range map[broker.Field]broker.Secret{"Password": c.Password, "Token": c.Token} {
 		if _, err := secret.Read(); err != nil {
 			f.Add(field, "cannot be read: %v", err)
@@ -118,7 +121,7 @@ func (c Connection) secure() ([]nats.Option, error) {
 		load := func() (*tls.Certificate, error) {
 			pair, err := namedfile.KeyPair(c.TLS.CertFile, c.TLS.KeyFile)
 			if err != nil {
-				return nil, fmt.Errorf("natsbroker: TLS.CertFile %s, TLS.KeyFile %s: %w", c.TLS.CertFile, c.TLS.KeyFile, err)
+				return nil, fmt.Errorf("TLS.CertFile %s, TLS.KeyFile %s: %w", c.TLS.CertFile, c.TLS.KeyFile, err)
 			}
 			return &pair, nil
 		}
@@ -137,11 +140,11 @@ func (c Connection) secure() ([]nats.Option, error) {
 func (t TLS) authorities() (*x509.CertPool, error) {
 	pem, err := namedfile.Read(t.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("natsbroker: TLS.CAFile: %w", err)
+		return nil, fmt.Errorf("TLS.CAFile: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("natsbroker: TLS.CAFile %s holds no certificate", t.CAFile)
+		return nil, fmt.Errorf("TLS.CAFile %s holds no certificate", t.CAFile)
 	}
 	return pool, nil
 }

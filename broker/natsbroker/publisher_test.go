@@ -216,6 +216,20 @@ func TestPublishWithoutAnswers(t *testing.T) {
 	}
 }
 
+// The adapter's name stands in front of an error once.
+func TestPublishWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*natsbroker.PublisherConfig){
+		"CredsFile":  func(c *natsbroker.PublisherConfig) { c.CredsFile = "/nowhere" },
+		"TLS.CAFile": func(c *natsbroker.PublisherConfig) { c.TLS.CAFile = "/nowhere" },
+	} {
+		err := newPublisher(t, "nats://127.0.0.1:1", change).Publish(t.Context(), []broker.Outgoing{{Topic: "s.a"}})
+		if err == nil || !strings.Contains(err.Error(), name) || strings.Count(err.Error(), "natsbroker") != 1 {
+			t.Errorf("Publish: %v, want what is wrong with %s, and who says so once", err, name)
+		}
+	}
+}
+
 // Whoever else listens to the subject may answer, too, and sooner than the stream, which is not its word.
 func TestPublishWhereOthersAnswer(t *testing.T) {
 	t.Parallel()
