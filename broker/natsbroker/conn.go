@@ -32,6 +32,7 @@ type link struct {
 	cur    atomic.Pointer[nats.Conn]
 	wire   atomic.Pointer[wire]   // of the newest connection
 	denial atomic.Pointer[denial] // the newest
+	broken atomic.Pointer[error]  // why the connection was lost last, or could not be made
 	wg     sync.WaitGroup
 	done   context.Context // ends at close
 	stop   context.CancelFunc
@@ -92,7 +93,7 @@ func (l *link) open(ctx context.Context) error {
 			if hopeless(err) || handshakes >= 3 {
 				return last
 			}
-			l.hooks.lost(last)
+			l.lose(last)
 		}
 		select {
 		case <-ctx.Done():
@@ -126,7 +127,7 @@ func (l *link) explain(err error) error {
 func (l *link) try(ctx context.Context, opts []nats.Option, first bool) error {
 	if first {
 		defer time.AfterFunc(silence, func() {
-			l.hooks.lost(fmt.Errorf("connecting to %s: no answer for %v", l.cfg.where(), silence))
+			l.lose(fmt.Errorf("connecting to %s: no answer for %v", l.cfg.where(), silence))
 		}).Stop()
 	}
 	nc, err := l.dial(ctx, opts)
@@ -225,6 +226,20 @@ func (l *link) options() ([]nats.Option, error) {
 
 var errClosed = errors.New("connection closed")
 
+// lose tells that the connection is gone, or that an attempt failed, and keeps why.
+func (l *link) lose(err error) {
+	l.broken.Store(&err)
+	l.hooks.lost(err)
+}
+
+// away adds to the error of who waits for a connection, or did without one, why there is none.
+func (l *link) away(err error) error {
+	if why := l.broken.Load(); why != nil {
+		return fmt.Errorf("no connection: %w (given up: %w)", *why, err)
+	}
+	return fmt.Errorf("no connection to %s: %w", l.cfg.where(), err)
+}
+
 func (l *link) disconnected(err error) {
 	if l.done.Err() != nil {
 		return
@@ -232,7 +247,7 @@ func (l *link) disconnected(err error) {
 	if err == nil {
 		err = errClosed
 	}
-	l.hooks.lost(fmt.Errorf("connection to %s: %w", l.cfg.where(), l.cfg.redact(err)))
+	l.lose(fmt.Errorf("connection to %s: %w", l.cfg.where(), l.cfg.redact(err)))
 }
 
 // again is how long nats.go waits before it tries the servers again. It tells of an attempt that could dial and failed in the
@@ -329,7 +344,7 @@ func (l *link) redial() {
 			return
 		}
 		if l.done.Err() == nil {
-			l.hooks.lost(err)
+			l.lose(err)
 		}
 		sleep(l.done, l.cfg.pause(n))
 	}

@@ -123,7 +123,7 @@ func (p *Publisher) connect(ctx context.Context) error {
 	}
 	for !p.link.connected() {
 		if !sleep(ctx, 10*time.Millisecond) {
-			return fmt.Errorf("natsbroker: publishing: no connection to %s: %w", p.cfg.where(), context.Cause(ctx))
+			return fmt.Errorf("natsbroker: publishing: %w", p.link.away(context.Cause(ctx)))
 		}
 	}
 	if err := p.answers.use(p.link.conn()); err != nil {

@@ -216,6 +216,27 @@ func TestPublishWithoutAnswers(t *testing.T) {
 	}
 }
 
+// A publisher without a connection says why, in the end: its own first word, and what the last attempt met.
+func TestPublishWithoutConnection(t *testing.T) {
+	t.Parallel()
+	ts, _ := serveStream(t)
+	p := newPublisher(t, ts.url())
+	if err := one(t, p, broker.Outgoing{Topic: "s.a"}); err != nil {
+		t.Fatal(err)
+	}
+	ts.down()
+	var err error
+	eventually(t, "it says that nobody is there", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		err = p.Publish(ctx, []broker.Outgoing{{Topic: "s.a"}})
+		return err != nil && strings.Contains(err.Error(), "connection refused")
+	})
+	if !strings.Contains(err.Error(), "no connection") || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Publish: %v", err)
+	}
+}
+
 // The adapter's name stands in front of an error once.
 func TestPublishWithoutCredentials(t *testing.T) {
 	t.Parallel()
