@@ -273,7 +273,7 @@ func (l *link) problem(nc *nats.Conn, sub *nats.Subscription, err error) {
 	}
 	err = l.cfg.redact(err)
 	if errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, nats.ErrMaxSubscriptionsExceeded) {
-		l.denial.Store(&denial{time.Now(), err})
+		l.denial.Store(&denial{at: time.Now(), err: err})
 	}
 	l.hooks.problem(sub, err)
 	switch {
@@ -282,19 +282,22 @@ func (l *link) problem(nc *nats.Conn, sub *nats.Subscription, err error) {
 		l.hooks.deaf(err)
 	default:
 		l.renewLater(nc, l.cfg.ReconnectWait)
+		l.denial.Store(&denial{time.Now(), l.refusals.next(), err})
 	}
 }
 
 // A denial is what the server said of a right that we do not have, or not to so much, and when.
 type denial struct {
-	at  time.Time
-	err error
+	at    time.Time
+	until time.Time // where it was a subscription: nothing comes for it before the connection is made anew, then
+	err   error
 }
 
 // why adds to the error of a question that had no answer what the server said of our rights since it was asked: who asks is not
-// told, and waits in vain. It is not wrapped, for it refuses a question, and no message.
+// told, and waits in vain, or until the connection is made anew for it. It is not wrapped, for it refuses a question, and no
+// message.
 func (l *link) why(err error, asked time.Time) error {
-	if !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrDisconnected) {
 		return err
 	}
 	return l.denied(err, asked)
@@ -302,10 +305,11 @@ func (l *link) why(err error, asked time.Time) error {
 
 // denied adds to an error what the server said of our rights since a time.
 func (l *link) denied(err error, since time.Time) error {
-	if !l.deniedSince(since) {
+	d := l.denial.Load()
+	if d == nil || d.at.Before(since) && d.until.Before(since) {
 		return err
 	}
-	return fmt.Errorf("%w: %v", err, l.denial.Load().err)
+	return fmt.Errorf("%w: %v", err, d.err)
 }
 
 // deniedSince says whether the server has said since a time that we lack a right.

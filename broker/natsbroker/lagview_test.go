@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -65,5 +68,29 @@ func TestLagViewErrors(t *testing.T) {
 		}
 		cancel()
 		v.Close()
+	}
+}
+
+// Who may not listen to the answers is told so at each question: also where the server said it before, and where the connection
+// is made anew, for that, while an answer is waited for.
+func TestLagViewWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t, fewMay(server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}}))
+	ts.admin(nats.UserInfo("all", "word")).stream()
+	for wait, times := range map[time.Duration]int{time.Hour: 2, time.Millisecond: 1} {
+		v, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Stream: "S", Consumer: "c", Connection: natsbroker.Connection{
+			URLs: []string{ts.url()}, User: "few", Password: broker.NewSecret("word"),
+			ReconnectWait: wait, MaxReconnectWait: wait}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		for range times {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := v.Read(ctx); err == nil || !strings.Contains(err.Error(), `Subscription to "_INBOX.`) {
+				t.Errorf("renewed in %v: %v, want that it may not subscribe", wait, err)
+			}
+		}
 	}
 }

@@ -43,6 +43,13 @@ func (r *refusals) happened(wait time.Duration, now time.Time) time.Duration {
 	return d
 }
 
+// next is when what was refused last is tried again.
+func (r *refusals) next() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.until
+}
+
 // renewLater has a connection made anew, in wait at first, after the server refused one of its subscriptions: that subscribes
 // again.
 //
