@@ -139,7 +139,7 @@ func (t *dlqTarget) each(ctx context.Context) (all []*dlqTarget, err error) {
 	if t.file == "" {
 		return []*dlqTarget{t}, nil
 	}
-	doc, err := loadFile(ctx, t.file, t.adapters)
+	doc, err := t.load(ctx)
 	if err != nil {
 		return nil, err
 	}

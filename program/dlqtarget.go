@@ -28,6 +28,8 @@ type dlqTarget struct {
 	url, creds, subject string
 	timeout             time.Duration
 	adapters            []string // from outside
+
+	doc *config.Document // of file, where it was read: it may be a pipe, which is read once
 }
 
 func (t *dlqTarget) flags(cmd *cobra.Command) {
@@ -206,11 +208,18 @@ func (t *dlqTarget) box(ctx context.Context) (b *deadBox, err error) {
 	return natsBox(t.subject, natsbroker.Connection{URLs: []string{natsURL(t.url)}, CredsFile: t.creds, Name: "longshore dlq"}, "")
 }
 
-func (t *dlqTarget) fileBox(ctx context.Context) (*deadBox, error) {
-	doc, err := loadFile(ctx, t.file, t.adapters)
-	if err == nil {
-		err = doc.ErrOf(config.NeedsBroker)
+// load reads the file, once.
+func (t *dlqTarget) load(ctx context.Context) (_ *config.Document, err error) {
+	if t.doc == nil {
+		if t.doc, err = loadFile(ctx, t.file, t.adapters); err != nil {
+			return nil, err
+		}
 	}
+	return t.doc, t.doc.ErrOf(config.NeedsBroker)
+}
+
+func (t *dlqTarget) fileBox(ctx context.Context) (*deadBox, error) {
+	doc, err := t.load(ctx)
 	if err != nil {
 		return nil, err
 	}
