@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/deadletters"
+	"github.com/longshoremq/longshore/program/internal/config"
 	"github.com/spf13/cobra"
 )
 
@@ -107,7 +108,7 @@ func (s letterSummary) printJSON(out io.Writer) error {
 // summarize counts the letters that a filter chooses, of all targets that are meant. What cannot be asked is an error, after what
 // could be.
 func (t *dlqTarget) summarize(cmd *cobra.Command, filter deadletters.Filter, asJSON bool) error {
-	targets, err := t.each(cmd.Context())
+	targets, err := t.each(cmd.Context(), filter)
 	if err != nil {
 		return usageError{err}
 	}
@@ -134,8 +135,9 @@ func (t *dlqTarget) count(cmd *cobra.Command, filter deadletters.Filter, s lette
 	return box.List(cmd.Context(), filter, func(l *deadletters.Letter) error { s.add(box.topic, l); return nil })
 }
 
-// each is t once for each place that it can mean: of a file, all consumers and targets that it leaves open.
-func (t *dlqTarget) each(ctx context.Context) (all []*dlqTarget, err error) {
+// each is t once for each place that it can mean: of a file, all consumers and targets that it leaves open. Where a filter says
+// who gave the letters up, consumers that have theirs in one place mean the same ones.
+func (t *dlqTarget) each(ctx context.Context, filter deadletters.Filter) (all []*dlqTarget, err error) {
 	if t.file == "" {
 		return []*dlqTarget{t}, nil
 	}
@@ -149,6 +151,11 @@ func (t *dlqTarget) each(ctx context.Context) (all []*dlqTarget, err error) {
 			continue
 		}
 		for _, to := range c.DeadLetter.Targets() {
+			if filter.Handler != "" && slices.ContainsFunc(all, func(o *dlqTarget) bool {
+				return o.topic+o.subject == to && config.SameLetters(c, doc.File.Consumers[o.consumer], to)
+			}) {
+				continue
+			}
 			one, want := *t, t.topic+t.subject
 			one.consumer = name
 			switch {

@@ -42,6 +42,9 @@ func TestDLQSummary(t *testing.T) {
 			!strings.Contains(out, `"handler":"orders","class":"timeout","original_topic":"orders","letters":2,"waiting":2,`) {
 			t.Errorf("as JSON: %s", out)
 		}
+		if out := f.must(t, "list", "--summary", "--handler", "orders"); !strings.Contains(out, "\n6 letters, 5 waiting\n") {
+			t.Errorf("of who gave them up: %s", out)
+		}
 		if out := f.must(t, "list", "--summary", "--consumer", "other"); out != "0 letters, 0 waiting\n" {
 			t.Errorf("of the other: %s", out)
 		}

@@ -38,9 +38,17 @@ func (f *File) WholeStreams(c *Consumer) (all []*NATS) {
 
 // SharesLetters says whether another consumer of the file has dead letters where c has some.
 func (f *File) SharesLetters(c *Consumer, target string) bool {
-	return slices.ContainsFunc(f.beside(c), func(o *Consumer) bool {
-		return o != c && o.DeadLetter != nil && slices.Contains(o.DeadLetter.Targets(), target)
-	})
+	for _, o := range f.Consumers {
+		if o != c && SameLetters(c, o, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// SameLetters says whether two consumers have their dead letters of that target in one place.
+func SameLetters(c, o *Consumer, target string) bool {
+	return o != nil && o.DeadLetter != nil && slices.Contains(o.DeadLetter.Targets(), target) && c.broker().sameBroker(o.broker())
 }
 
 // beside are the consumers of the file on the same broker as c, with itself, by name.
