@@ -77,7 +77,11 @@ func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, std
 	scaled := scaler.beside(ctx, doc, log, halt)
 	err = a.run(ctx)
 	halt(nil) // a consumer that failed has ended no context; the scaler would answer on, and the process stay
-	if err := errors.Join(err, a.close(), scaled()); err != nil {
+	failed := scaled()
+	if errors.Is(err, failed) {
+		failed = nil // it was what ended the run
+	}
+	if err := errors.Join(err, a.close(), failed); err != nil {
 		log.Error().Str("event", "failed").Err(err).Send()
 		return loggedError{err}
 	}

@@ -506,3 +506,20 @@ func TestRunWithScalerEndsWithItsConsumers(t *testing.T) {
 		})
 	}
 }
+
+// TestScalerThatEndsARunIsToldOnce: the consumers end for its sake, and say so; that it ended says the same.
+func TestScalerThatEndsARunIsToldOnce(t *testing.T) {
+	t.Parallel()
+	dir, nats := t.TempDir(), testNATS(t, nil)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	writeFile(t, dir, "c.yaml", "consumers:\n  orders:\n    source: {nats: {url: \"nats://"+nats+
+		"\", durable: d, stream: NONE}}\n    routes: [{handler: log}]\n")
+	p := launch(t, dir, "run", "-c", "c.yaml", "--scaler", taken.Addr().String())
+	if code := p.code(t); code != exitFailed || strings.Count(p.stderr.String(), "scaler: listening") != 1 {
+		t.Errorf("exit code %d; stderr:\n%s", code, p.stderr.String())
+	}
+}
