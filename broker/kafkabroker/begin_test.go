@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,5 +124,31 @@ func TestBeginsInARebalance(t *testing.T) {
 			}
 			r.close()
 		})
+	}
+}
+
+// TestStartAtTimeWhileWritten: the group begins at a time since which nothing was written, and messages come while it finds out
+// where that is. They are of that time, and it begins with the first of them.
+func TestStartAtTimeWhileWritten(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	var want []string
+	write := func(frame []byte) []byte { // when the answer is on its way
+		want = append(want, ts.put(t, ts.topics[0], len(want), 1)...)
+		return frame
+	}
+	s := &spoiler{key: keyListOffsets, ways: []func([]byte) []byte{write, write}}
+	ts.dials = s.over
+	cfg := ts.config(ts.net.link())
+	cfg.Start = Start{At: "time", Time: time.Now().Add(-time.Hour)}
+	r := startRunner(t, cfg)
+	eventually(t, "two messages were written meanwhile", func() bool { return s.met() == 2 })
+	s.mu.Lock()
+	all := slices.Clone(want)
+	s.mu.Unlock()
+	all = append(all, ts.put(t, ts.topics[0], len(all), 1)...)
+	eventually(t, "the last message came", func() bool { return r.has(all[2:]) })
+	if !r.has(all) {
+		t.Errorf("of %q only %v came", all, r.seen())
 	}
 }

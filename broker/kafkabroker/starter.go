@@ -356,30 +356,30 @@ func (x *starter) resetAll(leader int32, bs []*start) (left []*start, err error)
 	return left, err
 }
 
-// first finds the first offsets at or after a time, or the ends where nothing is as late as that.
+// first finds the first offsets at or after a time, or the ends where nothing is as late as that. These are asked for before:
+// what is written between the two questions may be as late, and an end that is told later is behind it.
 func (x *starter) first(leader int32, bs []*start, at int64) (found, left []*start, err error) {
+	var ends map[partitionID]bound
+	if at >= 0 {
+		if ends, err = x.c.listOffsets(x.life.Context(), leader, partitionsOf(bs), timeEnd, x.cfg.isolation()); err != nil {
+			return nil, bs, err
+		}
+	}
 	bounds, err := x.c.listOffsets(x.life.Context(), leader, partitionsOf(bs), at, x.cfg.isolation())
 	if err != nil {
 		return nil, bs, err
 	}
-	var none []*start
 	for _, b := range bs {
-		switch bound, e := offsetOf(bounds, b.partitionID); {
-		case e != nil:
+		bound, e := offsetOf(bounds, b.partitionID)
+		if e == nil && bound < 0 {
+			bound, e = offsetOf(ends, b.partitionID)
+		}
+		if e != nil {
 			left, err = append(left, b), e
-		case bound < 0 && at != timeEnd:
-			none = append(none, b)
-		default:
-			b.progress = progress{base: bound, log: b.id.log(), first: b.first}
-			found = append(found, b)
+			continue
 		}
-	}
-	if len(none) > 0 {
-		ends, failed, e := x.first(leader, none, timeEnd)
-		found = append(found, ends...)
-		if len(failed) > 0 {
-			left, err = append(left, failed...), e
-		}
+		b.progress = progress{base: bound, log: b.id.log(), first: b.first}
+		found = append(found, b)
 	}
 	return found, left, err
 }
