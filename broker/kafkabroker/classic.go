@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,8 +29,10 @@ type classic struct {
 	leads   bool
 	session session
 	has     ownership
-	settled bool             // a static member has seen that the place it came back to leaves nothing to nobody
+	ungiven bool             // some partitions may be nobody's: see settle
 	shared  map[string]int32 // what the leader's plan was made of
+	counts  map[string]int32 // of the last look; nil: there was none
+	changed bool             // that was another than the one before
 	names   []string         // what we subscribed to
 }
 
@@ -40,6 +43,7 @@ func newClassic(k *coordinator, cfg *Config, of host) *classic {
 		host: of, k: k, cfg: cfg, proto: schemes[cfg.Balancer], poke: make(chan struct{}, 1),
 		me:      memberID{instance: cfg.InstanceID, generation: -1},
 		session: session{length: cfg.SessionTimeout}, has: newOwnership(schemes[cfg.Balancer].cooperative),
+		ungiven: cfg.InstanceID != "",
 	}
 }
 
@@ -231,18 +235,21 @@ func (g *classic) round(ctx context.Context) error {
 	g.has.owes = false // by the plan that we joined for
 	g.mu.Unlock()
 	g.apply(got)
-	g.settle(ctx)
 	return g.beat(ctx, nil)
 }
 
-// settle looks, where a static member came back, whether the group has its partitions all given to somebody, and lets it join
-// again where not. The sequence: the member is to give some up, and ends before it has joined again without them; it comes back
-// within its session; the group gives it its place without a new plan, and in the old one nobody has what it was to give up.
-// Other members have nothing to tell, and would wait for ever.
+// settle looks whether the group has its partitions all given to somebody, and lets us join again where not. It does so where a
+// static member came back. The sequence: the member is to give some up, and ends before it has joined again without them; it
+// comes back within its session; the group gives it its place without a new plan, and in the old one nobody has what it was to
+// give up. Other members have nothing to tell, and would wait for ever.
+//
+// And it does so where there are other partitions than before. The leader sees that and makes a new plan, but there may be none:
+// the group does not tell a static member that comes back that it leads (KIP-814). And it does not see it of topics that only
+// others subscribe to.
 func (g *classic) settle(ctx context.Context) {
 	g.mu.Lock()
-	look := g.me.instance != "" && g.proto.cooperative && !g.settled
-	g.settled = true
+	look := g.ungiven
+	g.ungiven = false
 	names := g.names
 	g.mu.Unlock()
 	if !look {
@@ -375,7 +382,7 @@ func (g *classic) wantsJoin() bool {
 	return g.has.rejoin || !slices.Equal(names, g.names)
 }
 
-// look lets the leader call for a new generation where its plan was made of other topics.
+// look lets the leader call for a new generation where its plan was made of other topics, and others see whether it has.
 func (g *classic) look(v survey) {
 	g.mu.Lock()
 	for name, n := range v.counts {
@@ -384,6 +391,10 @@ func (g *classic) look(v survey) {
 			g.has.rejoin = true
 		}
 	}
+	changed := g.counts != nil && !maps.Equal(g.counts, v.counts)
+	// At the next look, too: the leader may ask a broker that does not know yet.
+	g.ungiven = g.ungiven || !g.leads && (changed || g.changed)
+	g.counts, g.changed = v.counts, changed
 	g.mu.Unlock()
 	signal(g.poke)
 }

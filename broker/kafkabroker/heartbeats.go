@@ -18,8 +18,10 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 		if enough != nil && enough() {
 			return nil
 		}
-		if enough == nil && g.wantsJoin() {
-			return errRejoin
+		if enough == nil {
+			if g.settle(ctx); g.wantsJoin() {
+				return errRejoin
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -322,3 +322,30 @@ func TestGoodbye(t *testing.T) {
 		})
 	}
 }
+
+// TestTopicOfOthersGrows: partitions are added to a topic that the leader of the group does not subscribe to, as while processes
+// are restarted one by one with another topic more. Who does has them all the same.
+func TestTopicOfOthersGrows(t *testing.T) {
+	t.Parallel()
+	for _, balancer := range []string{"sticky", "range"} {
+		t.Run(balancer, func(t *testing.T) {
+			t.Parallel()
+			ts := newTestSystem(t, 1, 2)
+			ts.balancer = balancer
+			start := func(topic string) *runner {
+				cfg := ts.config(ts.net.link())
+				cfg.Topics, cfg.plan, cfg.SessionTimeout = []string{topic}, nil, patience
+				return startRunner(t, cfg)
+			}
+			leader := start(ts.topics[0])
+			want := ts.put(t, ts.topics[0], 0, 1)
+			eventually(t, "the first has begun", func() bool { return leader.has(want) })
+			other := start(ts.topics[1])
+			want = ts.put(t, ts.topics[1], 0, 1)
+			eventually(t, "the second has begun", func() bool { return other.has(want) })
+			ts.addPartitions(t, ts.topics[1], 2)
+			want = []string{ts.putInto(t, ts.topics[1], 1, "added")}
+			eventually(t, "what is in the new partition came", func() bool { return other.has(want) })
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"encoding/binary"
 	"testing"
 )
 
@@ -80,4 +81,61 @@ func testStaticInterrupted(t *testing.T, ts *testSystem, end func(*testing.T, *t
 		return true
 	})
 	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
+// TestStaticLeaderComesBack: the static member that led the group ends, and comes back within its session. The group gives it
+// its place, and does not tell it that it leads (KIP-814): partitions that are added to the topic later must be somebody's all
+// the same.
+func TestStaticLeaderComesBack(t *testing.T) {
+	t.Parallel()
+	for _, balancer := range []string{"sticky", "range"} {
+		t.Run(balancer, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, 1, func(t *testing.T, ts *testSystem) {
+				ts.balancer = balancer
+				testStaticLeaderComesBack(t, ts)
+			})
+		})
+	}
+}
+
+func testStaticLeaderComesBack(t *testing.T, ts *testSystem) {
+	s := &spoiler{key: keyJoinGroup, ways: []func([]byte) []byte{}}
+	ts.dials = s.over
+	start := func() *runner {
+		cfg := ts.config(ts.net.link())
+		cfg.InstanceID, cfg.SessionTimeout, cfg.RebalanceTimeout, cfg.plan = "one", 3*patience, patience, nil
+		return startRunner(t, cfg)
+	}
+	first := start()
+	want := ts.put(t, ts.topics[0], 0, 3)
+	eventually(t, "the first messages came", func() bool { return first.has(want) })
+	first.close()
+	if ts.cluster != nil { // which tells it
+		s.again(ledByOld)
+	}
+	again := start()
+	want = ts.put(t, ts.topics[0], 3, 3)
+	eventually(t, "messages came when it was back", func() bool { return again.has(want) })
+	ts.addPartitions(t, ts.topics[0], 2)
+	want = append(want, ts.putInto(t, ts.topics[0], 1, "added"))
+	eventually(t, "what is in the new partition came", func() bool { return again.has(want) })
+}
+
+// ledByOld is the answer to JoinGroup as Kafka has it for a static member that comes back, before version 9: it is led by the
+// member that it was.
+func ledByOld(frame []byte) []byte {
+	r := reader{b: frame[8:]}
+	r.i32()
+	code, generation, protocol := r.i16(), r.i32(), r.str()
+	r.str()
+	w := writer{b: append(make([]byte, 4), frame[4:12]...)}
+	w.i16(code)
+	w.i32(generation)
+	w.str(protocol)
+	w.str("old")
+	w.str(r.str())
+	w.array(0)
+	binary.BigEndian.PutUint32(w.b, uint32(len(w.b)-4))
+	return w.b
 }
