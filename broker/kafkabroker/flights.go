@@ -160,6 +160,9 @@ func (x *flights) gather(node int32, idle []*part, now time.Time, only *part) *f
 	f := &flight{parts: parts, req: fetchRequest{
 		node: node, maxWait: x.cfg.MaxWait, committed: !x.cfg.Uncommitted, rack: x.cfg.Rack,
 	}}
+	if slices.ContainsFunc(parts, func(p *part) bool { return now.Before(p.shuns) }) {
+		f.req.rack = "" // for whom no replica is named
+	}
 	if !all || len(x.to[node]) > 0 || x.stocked(node, now) {
 		f.req.maxWait = min(partWait, x.cfg.MaxWait)
 	} else if n := x.quiet[node]; n > 0 {
@@ -352,7 +355,7 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 		signal(x.bells.find)
 		return
 	case a.err != nil:
-		p.retry(now.Add(20 * retryWait))
+		p.putOff(now.Add(20 * retryWait))
 		return
 	}
 	p.end, p.endAt, p.away = a.end(!x.cfg.Uncommitted), now, absence{}

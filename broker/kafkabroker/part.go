@@ -25,8 +25,9 @@ type part struct {
 	lastBy time.Time // when its last commit waits for outputs no longer
 
 	leader  int32
-	replica int32 // to fetch from instead; -1: none
-	end     int64 // of the log, as far as it may be read; -1: unknown
+	replica int32     // to fetch from instead; -1: none
+	shuns   time.Time // until then no replica is to be fetched from: one did not give what it should have
+	end     int64     // of the log, as far as it may be read; -1: unknown
 	endAt   time.Time
 	behind  hiding
 	away    absence
@@ -75,9 +76,15 @@ func (p *part) node() int32 {
 // settled says whether nothing of it is out, or about to be.
 func (p *part) settled() bool { return p.tr.outN == 0 && !p.busy }
 
-// putOff lets nothing be fetched until then, and then of the leader.
+// shunned is for how long the leader alone is fetched from where a replica did not give what it should have.
+const shunned = 30 * time.Second
+
+// putOff lets nothing be fetched until then, and then of the leader. That one would name the same replica again, whatever is
+// wrong there.
 func (p *part) putOff(until time.Time) {
-	p.replica = -1
+	if p.replica >= 0 {
+		p.replica, p.shuns = -1, until.Add(shunned)
+	}
 	p.retry(until)
 }
 

@@ -172,8 +172,8 @@ func (x *intake) progress(l *decodeLease, now time.Time) {
 
 var errCompacted = errors.New("messages that were given back are not in the log any more")
 
-// undecodable does what the policy says of a batch. It is fetched once more before: it may have been spoiled on its way, or be
-// newer than what the answer tells of the log.
+// undecodable does what the policy says of a batch. It is fetched once more before, of the leader: it may have been spoiled on
+// its way, or on a replica's disk, or be newer than what the answer tells of the log.
 func (x *intake) undecodable(p *part, err error, now time.Time) {
 	err = fmt.Errorf("%s/%d: %w", p.topic, p.no, err)
 	var be *batchError
@@ -185,8 +185,8 @@ func (x *intake) undecodable(p *part, err error, now time.Time) {
 		p.drop()
 	case p.spoiltAt != from+1:
 		p.spoiltAt = from + 1
+		p.putOff(now.Add(retryWait))
 		p.drop()
-		p.retry(now.Add(retryWait))
 		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
 		signal(x.bells.kick)
 	case x.cfg.SkipUndecodable:

@@ -4,8 +4,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // racks lets a cluster behave as one with replica.selector.class set: the leader of partition 0 sends who is in the rack "near"
@@ -13,9 +16,10 @@ import (
 type racks struct {
 	mu       sync.Mutex
 	near     int32
-	referred int // how often the leader said so
-	served   int // fetches that the follower got
-	led      int // fetches that the leader got
+	referred int                                     // how often the leader said so
+	served   int                                     // fetches that the follower got
+	led      int                                     // fetches that the leader got
+	answer   func(*kmsg.FetchResponseTopicPartition) // what the follower says; nil: what it has
 }
 
 func (k *racks) control(ts *testSystem) {
@@ -26,17 +30,20 @@ func (k *racks) control(ts *testSystem) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		r := req.(*kmsg.FetchRequest)
-		if ts.cluster.CurrentNode() != leader {
-			k.served++
-			return nil, nil, false
-		}
-		k.led++
-		if r.Rack != "near" || k.near < 0 {
-			return nil, nil, false
-		}
-		k.referred++
 		p := kmsg.NewFetchResponseTopicPartition()
-		p.PreferredReadReplica, p.HighWatermark, p.LastStableOffset, p.RecordBatches = k.near, 1_000, 1_000, []byte{}
+		p.HighWatermark, p.LastStableOffset, p.RecordBatches = 1_000, 1_000, []byte{}
+		if ts.cluster.CurrentNode() != leader {
+			if k.served++; k.answer == nil {
+				return nil, nil, false
+			}
+			k.answer(&p)
+		} else {
+			if k.led++; r.Rack != "near" || k.near < 0 {
+				return nil, nil, false
+			}
+			k.referred++
+			p.PreferredReadReplica = k.near
+		}
 		t := kmsg.NewFetchResponseTopic()
 		t.Topic, t.TopicID, t.Partitions = ts.topics[0], id, append(t.Partitions, p)
 		res := req.ResponseKind().(*kmsg.FetchResponse)
@@ -83,4 +90,40 @@ func TestRack(t *testing.T) {
 	want = append(want, ts.put(t, ts.topics[0], 40, 20)...)
 	eventually(t, "messages came from the leader", func() bool { return r.has(want) })
 	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
+// TestBadFollower: the follower that the leader names refuses to give anything, or has a batch that is spoiled, and the leader
+// goes on naming it. What the follower does not give the leader has.
+func TestBadFollower(t *testing.T) {
+	t.Parallel()
+	refuses := func(e *kerr.Error) func(*kmsg.FetchResponseTopicPartition) {
+		return func(p *kmsg.FetchResponseTopicPartition) { p.ErrorCode = e.Code }
+	}
+	spoiled := testBatch{offsets: offsets(0, 20), afterwards: func(b []byte) { b[len(b)-1]++ }}.bytes()
+	for name, answer := range map[string]func(*kmsg.FetchResponseTopicPartition){
+		"unknown error": refuses(kerr.UnknownServerError),
+		"corrupt":       refuses(kerr.CorruptMessage),
+		"disk":          refuses(kerr.KafkaStorageError),
+		"spoiled batch": func(p *kmsg.FetchResponseTopicPartition) { p.RecordBatches = spoiled },
+	} {
+		for _, skip := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				ts := newTestSystem(t, 1, 1, kfake.NumBrokers(2))
+				k := &racks{near: 1 - ts.cluster.LeaderFor(ts.topics[0], 0), answer: answer}
+				ts.cluster.SetFollowers(ts.topics[0], 0, []int32{k.near})
+				k.control(ts)
+				want := ts.put(t, ts.topics[0], 0, 20)
+				cfg := ts.config(ts.net.link())
+				cfg.Rack, cfg.RequestTimeout, cfg.SkipUndecodable = "near", patience, skip
+				r := startRunner(t, cfg)
+				eventually(t, "the follower was asked", func() bool { _, served, _ := k.counts(); return served > 0 })
+				want = append(want, ts.put(t, ts.topics[0], 20, 20)...)
+				eventually(t, "the messages came", func() bool { return r.has(want) })
+				if e, gap := r.event(broker.Gap, ""); gap {
+					t.Errorf("it was told: %v", e.Err)
+				}
+			})
+		}
+	}
 }
