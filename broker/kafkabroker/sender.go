@@ -52,6 +52,11 @@ type delivery struct {
 	left  atomic.Int32
 	done  chan struct{} // room for one: it is told once, when nothing is left
 	given atomic.Bool   // the caller does not wait any more: what was not sent yet need not be
+
+	stops atomic.Bool // there is something in stopped
+	mu    sync.Mutex
+	// stopped are partitions that did not take a message which the caller sends again. What comes behind it waits for that.
+	stopped map[partitionID]fate
 }
 
 // A fate is what became of a message: an error, and the offset of its batch, nowhere where it was certainly not stored.
@@ -68,6 +73,28 @@ func (d *delivery) set(i int, f fate) {
 	if d.left.Add(-1) == 0 {
 		d.done <- struct{}{}
 	}
+}
+
+// stop sends nothing more to a partition, for a message of the caller was not stored there.
+func (d *delivery) stop(p partitionID, f fate) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopped == nil {
+		d.stopped = make(map[partitionID]fate)
+	}
+	d.stopped[p] = f
+	d.stops.Store(true)
+}
+
+// isStopped says whether that was done, and what became of the message.
+func (d *delivery) isStopped(p partitionID) (f fate, is bool) {
+	if !d.stops.Load() { // mostly
+		return f, false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f, is = d.stopped[p]
+	return f, is
 }
 
 const (
@@ -161,6 +188,33 @@ func (s *sender) rounds(us []unsent) (rounds [][]*sendBatch) {
 	return rounds
 }
 
+// unstopped are batches without what waits for earlier messages of its caller. That has their fate: else it would be stored
+// before them.
+func unstopped(batches []*sendBatch) []*sendBatch {
+	return slices.DeleteFunc(batches, func(b *sendBatch) bool {
+		b.us = slices.DeleteFunc(b.us, func(u *unsent) bool {
+			f, is := u.to.isStopped(u.partitionID)
+			if is {
+				u.to.set(u.i, f)
+			}
+			return is
+		})
+		return len(b.us) == 0
+	})
+}
+
+// end tells what became of a batch.
+func (b *sendBatch) end(f fate) {
+	if unstored(f) {
+		for _, u := range b.us {
+			u.to.stop(u.partitionID, f)
+		}
+	}
+	for _, u := range b.us {
+		u.to.set(u.i, f)
+	}
+}
+
 // halves are the two of a batch.
 func (b *sendBatch) halves() (first, second *sendBatch) {
 	n := len(b.us) / 2
@@ -189,6 +243,9 @@ func (s *sender) tooLarge(p partitionID, size int) {
 // too large, or has a record that is invalid, is sent again in two halves, one after the other: callers share batches, and what
 // is wrong with one message is no refusal of the others.
 func (s *sender) deliver(batches []*sendBatch) {
+	if batches = unstopped(batches); len(batches) == 0 {
+		return
+	}
 	began := time.Now()
 	said, err := s.produce(batches)
 	s.paced(batches, time.Since(began), err)
@@ -212,9 +269,7 @@ func (s *sender) deliver(batches []*sendBatch) {
 			firsts, seconds = append(firsts, first), append(seconds, second)
 			continue
 		}
-		for _, u := range b.us {
-			u.to.set(u.i, f)
-		}
+		b.end(f)
 	}
 	if firsts != nil {
 		s.deliver(firsts)
@@ -304,6 +359,8 @@ func (s *senders) delivery(n int) *delivery {
 // free is called by who was told that nothing is left, and so by nobody who gave up: no sender knows of d any more.
 func (s *senders) free(d *delivery) {
 	clear(d.fates)
+	clear(d.stopped)
+	d.stops.Store(false)
 	d.fates = d.fates[:0]
 	s.spare.Put(d)
 }

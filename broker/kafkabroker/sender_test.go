@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -323,5 +324,36 @@ func TestPublishesEndWithClose(t *testing.T) {
 	}
 	if err := p.Close(context.Background()); err != nil {
 		t.Errorf("Close again: %v", err)
+	}
+}
+
+// TestPublishKeepsOrderOfCall: the leader of a partition is one from a moment on, and refuses the first request of a call whose
+// messages need several. What comes behind them waits until they are stored.
+func TestPublishKeepsOrderOfCall(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]int{"one round of requests": 30, "several": 120} { // 100 KB each; 4 MB are taken at once
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := newTestSystem(t, 1, 1)
+			p := ts.publisherFor(t, patience)
+			defer func() { _ = p.Close(context.Background()) }()
+			ts.answerProduce(1, kerr.NotLeaderForPartition, -1)
+			var ms []broker.Outgoing
+			var want []string
+			for i := range n {
+				want = append(want, fmt.Sprintf("%0100000d", i))
+				ms = append(ms, broker.Outgoing{Topic: ts.topics[0], Key: []byte("k"), Value: []byte(want[i])})
+			}
+			if err := p.Publish(context.Background(), ms); err != nil {
+				t.Fatal(err)
+			}
+			if got := ts.values(t)[0]; !slices.Equal(got, want) {
+				var numbers []string
+				for _, v := range got {
+					numbers = append(numbers, v[len(v)-3:])
+				}
+				t.Errorf("stored in the order %v", numbers)
+			}
+		})
 	}
 }
