@@ -63,7 +63,7 @@ func (f *figures) learn(p *place, list holdingList, now time.Time) {
 }
 
 // learnShare takes which part of the partitions is the member's. Only the loop calls it, which knows whether we are a member. It
-// runs at the broker, in the request that gives a partition back too: learned later, it would be ours beside the next one's.
+// runs at the broker, also in the request that gives a partition back: learned later, it would be ours and the next one's.
 func (f *figures) learnShare(m *member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
