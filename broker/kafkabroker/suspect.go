@@ -9,7 +9,7 @@ import (
 // Config.CrashLimit what was unfinished there is run alone: nothing else of this source is in a handler meanwhile. Before such a
 // message is handed out, a commit says which it is, and by which process; before anything else is, another one says that it is
 // settled. So a process that finds a suspect of another one in what is committed knows that the other one ended while this
-// message, and no other of its source, was in a handler.
+// message, and no other of its source, was in a handler, or just before or after that.
 
 // A marking is how far the commit of a suspect is.
 type marking int

@@ -47,6 +47,7 @@ type stored struct {
 	topic string
 	// epoch is how often the topic was made anew before it came.
 	epoch  int
+	at     time.Time
 	offset int64 // -1: not known
 	// goneAt is when the broker dropped it, zero: it did not; gone is the stamp. held: its partition was somebody's by then.
 	goneAt time.Time
@@ -213,7 +214,7 @@ func (b *book) trouble(t trouble) {
 func (b *book) store(topic string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.stored = append(b.stored, stored{topic: topic, epoch: len(b.renewals[topic]), offset: -1})
+	b.stored = append(b.stored, stored{topic: topic, epoch: len(b.renewals[topic]), at: time.Now(), offset: -1})
 	return len(b.stored) - 1
 }
 

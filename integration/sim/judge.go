@@ -177,7 +177,17 @@ func (b *book) judgeSuspect(p *process, n int) {
 			return
 		}
 	}
+	if s := b.stored[n]; p.run.diedWith(s.topic, s.at) {
+		return // it may have said already that the message is to run alone next
+	}
 	b.findHere("%s gives m%d up, as if it had killed a process, and no process was in trouble with it", p.name, n)
+}
+
+// diedWith says whether a process was killed after a time that had had some of a topic.
+func (r *run) diedWith(topic string, since time.Time) bool {
+	r.ownersMu.Lock()
+	defer r.ownersMu.Unlock()
+	return slices.ContainsFunc(r.had[topic], func(p *process) bool { return p.isDead() && !p.stopped.Before(since) })
 }
 
 // longestWait is the longest delay that is asked for: by a handler, or by who looks for a topic that is missing. Backoffs and the

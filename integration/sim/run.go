@@ -78,9 +78,10 @@ type run struct {
 	rnd        *rand.Rand
 
 	ownersMu sync.Mutex
-	owners   map[string]*process // of each partition: to whom it was assigned last
-	stolenAt time.Time           // the last Steal
-	madeAt   time.Time           // the last Make
+	owners   map[string]*process   // of each partition: to whom it was assigned last
+	had      map[string][]*process // of each topic: those that were assigned some of it
+	stolenAt time.Time             // the last Steal
+	madeAt   time.Time             // the last Make
 	// renewedAt is the last Recreate.
 	renewedAt time.Time
 	sick      atomic.Int32 // how many Sick are under way
@@ -106,7 +107,7 @@ func Run(t *testing.T, s Schedule, w *Watch) (res Result) {
 	if kind.Prepare != nil {
 		kind.Prepare()
 	}
-	r := &run{schedule: s, kind: kind, watch: w, rnd: rand.New(rand.NewPCG(s.Seed, 0)), owners: map[string]*process{},
+	r := &run{schedule: s, kind: kind, watch: w, rnd: rand.New(rand.NewPCG(s.Seed, 0)), owners: map[string]*process{}, had: map[string][]*process{},
 		nacks: map[int][]time.Time{}, inLetters: map[int]int{}}
 	began := time.Now()
 	defer func() {

@@ -407,4 +407,5 @@ func (r *run) own(c *broker.Claim, p *process) {
 	r.ownersMu.Lock()
 	defer r.ownersMu.Unlock()
 	r.owners[fmt.Sprintf("%s/%d", c.Topic, c.Partition)] = p
+	r.had[c.Topic] = append(r.had[c.Topic], p)
 }
