@@ -107,8 +107,8 @@ func Run(t *testing.T, s Schedule, w *Watch) (res Result) {
 	if kind.Prepare != nil {
 		kind.Prepare()
 	}
-	r := &run{schedule: s, kind: kind, watch: w, rnd: rand.New(rand.NewPCG(s.Seed, 0)), owners: map[string]*process{}, had: map[string][]*process{},
-		nacks: map[int][]time.Time{}, inLetters: map[int]int{}}
+	r := &run{schedule: s, kind: kind, watch: w, rnd: rand.New(rand.NewPCG(s.Seed, 0)), owners: map[string]*process{},
+		had: map[string][]*process{}, nacks: map[int][]time.Time{}, inLetters: map[int]int{}}
 	began := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
