@@ -210,6 +210,43 @@ func TestKeyRateLimit(t *testing.T) {
 	})
 }
 
+// What waits for a key is called in its turn: it does not look at each token whether that is its own, which would be as many
+// calls as half the square of their number. Nor does it once the limit is another.
+func TestKeyRateLimitCallsEachOnce(t *testing.T) {
+	for name, set := range map[string]func(*middleware.KeyRateLimit) error{
+		"as it was": func(*middleware.KeyRateLimit) error { return nil },
+		"changed":   func(l *middleware.KeyRateLimit) error { return l.Set(200, 1) },
+		"by name":   func(l *middleware.KeyRateLimit) error { return l.Change(map[string]float64{"per_second": 200}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n = 1000
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+				l, err := middleware.NewKeyRateLimit(100, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				limited := l.Middleware(ok)
+				var calls atomic.Int64
+				_, stop := consume(t, b, []string{"in"}, consumer.Config{Budget: broker.Budget{Messages: n, Bytes: 1 << 20},
+					Handler: func(ctx context.Context, m *consumer.Message) error {
+						calls.Add(1)
+						return limited(ctx, m)
+					}})
+				write(t, b, "in", n, func(int) []byte { return []byte("k") })
+				time.Sleep(time.Second)
+				if err := set(l); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute)
+				if s := stop(); s.Handled != n || calls.Load() > 4*n {
+					t.Errorf("%d of %d handled, in %d calls", s.Handled, n, calls.Load())
+				}
+			})
+		})
+	}
+}
+
 // Keys that are quiet are forgotten.
 func TestKeyRateLimitForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -85,10 +85,13 @@ func NewRateLimit(perSecond float64, burst int) (*RateLimit, error) {
 	if err := checkRate(perSecond, burst); err != nil {
 		return nil, err
 	}
+	return newRateLimit(perSecond, burst), nil
+}
+
+func newRateLimit(perSecond float64, burst int) *RateLimit {
 	return &RateLimit{
 		perSecond: perSecond, burst: burst, share: broker.Share{Held: 1, All: 1}, limiter: newLimiter(perSecond, burst),
-		line: newTurns(),
-	}, nil
+	}
 }
 
 func checkRate(perSecond float64, burst int) error {
@@ -118,11 +121,23 @@ func (l *RateLimit) Set(perSecond float64, burst int) error {
 	if err := checkRate(perSecond, burst); err != nil {
 		return err
 	}
-	defer l.call()
+	l.reset(perSecond, burst)
+	l.call()
+	return nil
+}
+
+// reset changes the limit, and calls nobody.
+func (l *RateLimit) reset(perSecond float64, burst int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.set(perSecond, burst)
-	return nil
+}
+
+// saved is how many tokens there are; below zero, as many are missing. Those that wait count as if they had taken theirs.
+func (l *RateLimit) saved(now time.Time) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.limiter.TokensAt(now) - float64(l.line.len())
 }
 
 // set needs l.mu.
@@ -169,6 +184,9 @@ func (l *RateLimit) Middleware(next consumer.Handler) consumer.Handler {
 		return next(ctx, m)
 	}
 }
+
+// longestWait is how long a message waits at most until it looks again, for the limit may be another by then.
+const longestWait = 10 * time.Second
 
 // take takes a token for a message whose turn it is, or says after how long it looks again if nobody calls it before.
 func (l *RateLimit) take(m message, now time.Time) time.Duration {

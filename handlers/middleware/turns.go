@@ -6,7 +6,7 @@ import (
 )
 
 // Turns are the messages that wait for a limit, in the order in which they came, and those that were called and have yet to come.
-// Not safe for concurrent use.
+// The zero value has none. Not safe for concurrent use.
 type turns struct {
 	of      map[message]*turn
 	waiting list.List // of *turn, the next one first
@@ -28,8 +28,6 @@ type turn struct {
 // longestLate is how long after its call a message that did not come is known.
 const longestLate = time.Hour
 
-func newTurns() turns { return turns{of: map[message]*turn{}} }
-
 // leave takes a turn out of its list.
 func (t *turn) leave() {
 	if t.in != nil {
@@ -43,8 +41,11 @@ func (ts *turns) ahead(m message) int {
 	if t := ts.of[m]; t != nil && t.in != &ts.waiting {
 		return 0
 	}
-	return ts.waiting.Len() + ts.called.Len()
+	return ts.len()
 }
+
+// len is how many wait, or were called and are on their way.
+func (ts *turns) len() int { return ts.waiting.Len() + ts.called.Len() }
 
 func (ts *turns) forget(m message) {
 	if t := ts.of[m]; t != nil {
@@ -64,6 +65,9 @@ func (ts *turns) wait(m message, wake func() bool, now time.Time) {
 		ts.last++
 		t = &turn{message: m, number: ts.last, in: &ts.waiting}
 		t.at = ts.waiting.PushBack(t)
+		if ts.of == nil {
+			ts.of = map[message]*turn{}
+		}
 		ts.of[m] = t
 	case t.in != &ts.waiting:
 		t.leave()
