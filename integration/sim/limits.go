@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type limits struct {
 	p      *process
 	rate   *middleware.RateLimit
+	keys   *middleware.KeyRateLimit // half of that, for each key
 	atOnce *middleware.ConcurrencyLimit
 
 	mu      sync.Mutex
@@ -40,8 +42,11 @@ func (p *process) limit(next consumer.Handler) (consumer.Handler, error) {
 	if l.rate, err = middleware.NewRateLimit(l.perSecond, s.AtOnce); err != nil {
 		return nil, err
 	}
+	if l.keys, err = middleware.NewKeyRateLimit(l.perSecond/2, s.AtOnce); err != nil {
+		return nil, err
+	}
 	p.limits = l
-	return l.rate.Middleware(l.atOnce.Middleware(l.through(next))), nil
+	return l.keys.Middleware(l.rate.Middleware(l.atOnce.Middleware(l.through(next)))), nil
 }
 
 // shareLimits makes the limits of a process those of all together, where the settings say so. It has its sources by then.
@@ -103,7 +108,7 @@ func (l *limits) set(n int) error {
 	if err := l.atOnce.Set(n); err != nil {
 		return err
 	}
-	return l.rate.Set(float64(leastPerSecond*n), n)
+	return errors.Join(l.rate.Set(float64(leastPerSecond*n), n), l.keys.Set(float64(leastPerSecond*n)/2, n))
 }
 
 // leastPerSecond is the lowest rate: all messages have to get through while it is calm.
