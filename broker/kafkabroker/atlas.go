@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -88,9 +89,11 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 	v := survey{topics: ts, counts: make(map[string]int32)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	maps.DeleteFunc(ts, func(name string, _ topic) bool { return !a.matches(name) })
+	missed := a.carry(ts)
 	for name, t := range ts {
-		if !a.matches(name) {
-			delete(ts, name)
+		if missed[name] {
+			v.counts[name] = int32(len(t.leaders))
 			continue
 		}
 		if codeOf(t.err) == kafka.TopicAuthorizationFailed && a.pattern == "" {
@@ -118,6 +121,26 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 	return v
 }
 
+// carry keeps those topics of a pattern that a look has missed for the first time, as they were, and says which. It is as with
+// topics that are named: else one answer of a broker that has just started would take them from the group, and for deleted.
+func (a *atlas) carry(ts map[string]topic) (missed map[string]bool) {
+	if a.pattern == "" {
+		return nil
+	}
+	missed = make(map[string]bool)
+	for name, was := range a.topics {
+		if _, there := ts[name]; there {
+			continue
+		}
+		if a.missing[name]++; a.missing[name] >= missingLooks {
+			delete(a.missing, name) // what a pattern matches and nobody knows is gone
+			continue
+		}
+		ts[name], missed[name] = was, true
+	}
+	return missed
+}
+
 // A size is how many partitions a topic has, by the last look that could tell, and how many looks have not found it since.
 type size struct{ partitions, missed int }
 
@@ -133,7 +156,7 @@ func (a *atlas) measure() {
 		if t, known := a.topics[name]; known && codeOf(t.err) != kafka.UnknownTopicOrPartition {
 			continue
 		}
-		if s.missed++; s.missed < missingLooks {
+		if s.missed++; s.missed < missingLooks && a.pattern == "" { // else it was carried that far
 			a.sizes[name] = s
 		} else {
 			delete(a.sizes, name)

@@ -37,7 +37,13 @@ func TestAtlas(t *testing.T) {
 		"a pattern's topic": {cfg: Config{Pattern: "^a"},
 			looks: []map[string]topic{{"a": there, "b": there}}, counts: map[string]int32{"a": 2}},
 		"a pattern's, and gone": {cfg: Config{Pattern: "^a"},
-			looks: []map[string]topic{{"a": there}, {}}, news: 1, absent: true, gone: true},
+			looks: []map[string]topic{{"a": there}, {}, {}}, news: 1, absent: true, gone: true},
+		"a pattern's, missed by one look": {cfg: Config{Pattern: "^a"},
+			looks: []map[string]topic{{"a": there}, {}}, counts: map[string]int32{"a": 2}},
+		"a pattern's, missed now and then": {cfg: Config{Pattern: "^a"},
+			looks: []map[string]topic{{"a": there}, {}, {"a": there}, {}}, counts: map[string]int32{"a": 2}},
+		"a pattern's, and made again": {cfg: Config{Pattern: "^a"},
+			looks: []map[string]topic{{"a": there}, {}, {}, {"a": there}, {}}, news: 1, counts: map[string]int32{"a": 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, news := newAtlas(&tc.cfg), 0
