@@ -125,10 +125,7 @@ func (a *assembly) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	quiet := context.AfterFunc(ctx, func() {
-		a.log.Info().Str("event", "stopping").Msg("no new messages are fetched; a second signal stops at once")
-	})
-	defer quiet()
+	defer a.tellStopping(ctx)()
 	group, running := errgroup.WithContext(ctx)
 	for _, m := range a.members {
 		group.Go(func() error { return m.setup.Run(running, m.consumer) })
@@ -138,6 +135,21 @@ func (a *assembly) run(ctx context.Context) error {
 		err = errors.Join(err, cause) // a route asked to stop
 	}
 	return errors.Join(err, served())
+}
+
+// tellStopping logs that ctx has ended, as soon as it has. told is called when all has stopped: it waits for that line, which is
+// another goroutine's and would else come after the last one, or never.
+func (a *assembly) tellStopping(ctx context.Context) (told func()) {
+	written := make(chan struct{})
+	quiet := context.AfterFunc(ctx, func() {
+		defer close(written)
+		a.log.Info().Str("event", "stopping").Msg("no new messages are fetched; a second signal stops at once")
+	})
+	return func() {
+		if !quiet() {
+			<-written
+		}
+	}
 }
 
 // startEmbedded starts the server inside the process, with its streams, and says so.
