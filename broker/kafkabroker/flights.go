@@ -360,8 +360,9 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 	}
 	p.end, p.endAt, p.away = a.end(!x.cfg.Uncommitted), now, absence{}
 	x.behind(p, a, now)
+	p.askAgain(now)
 	if a.preferred >= 0 && len(a.records) == 0 {
-		p.replica = a.preferred
+		p.follow(a.preferred, now)
 		return
 	}
 	if len(a.records) == 0 {

@@ -26,6 +26,7 @@ type part struct {
 
 	leader  int32
 	replica int32     // to fetch from instead; -1: none
+	named   time.Time // when the leader named it
 	shuns   time.Time // until then no replica is to be fetched from: one did not give what it should have
 	end     int64     // of the log, as far as it may be read; -1: unknown
 	endAt   time.Time
@@ -75,6 +76,20 @@ func (p *part) node() int32 {
 
 // settled says whether nothing of it is out, or about to be.
 func (p *part) settled() bool { return p.tr.outN == 0 && !p.busy }
+
+// namedFor is for how long a replica is fetched from before the leader is asked for one again: that one may name another by then,
+// or itself, for this one lags behind. KIP-392 has clients ask as often as they look at the topics by default.
+const namedFor = 5 * time.Minute
+
+// follow fetches from a replica that the leader names.
+func (p *part) follow(replica int32, now time.Time) { p.replica, p.named = replica, now }
+
+// askAgain has the leader asked for a replica again, when that is due.
+func (p *part) askAgain(now time.Time) {
+	if p.replica >= 0 && now.Sub(p.named) >= namedFor {
+		p.replica = -1
+	}
+}
 
 // shunned is for how long the leader alone is fetched from where a replica did not give what it should have.
 const shunned = 30 * time.Second

@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -124,6 +125,28 @@ func TestBadFollower(t *testing.T) {
 					t.Errorf("it was told: %v", e.Err)
 				}
 			})
+		}
+	}
+}
+
+// TestReplicaIsAskedForAgain: a replica that answers, and lags behind for ever, does not keep a partition for ever.
+func TestReplicaIsAskedForAgain(t *testing.T) {
+	began := time.Unix(1000, 0)
+	p := part{leader: 1, replica: -1}
+	for _, step := range []struct {
+		after time.Duration
+		named int32 // -1: none is
+		want  int32
+	}{
+		{0, -1, 1}, {time.Minute, 2, 2}, {5 * time.Minute, -1, 2}, {6 * time.Minute, -1, 1}, {6 * time.Minute, 2, 2},
+		{10 * time.Minute, -1, 2}, {11 * time.Minute, -1, 1}, {20 * time.Minute, -1, 1},
+	} {
+		now := began.Add(step.after)
+		if p.askAgain(now); step.named >= 0 {
+			p.follow(step.named, now)
+		}
+		if got := p.node(); got != step.want {
+			t.Errorf("after %v it is fetched from %d, want %d", step.after, got, step.want)
 		}
 	}
 }
