@@ -106,8 +106,10 @@ var simBlind = map[string]string{
 	"what a failed run of a batch emitted goes with the others' acks":   "batch handlers emit for each message by itself",
 	"outputs too large accepted":                                        "outputs are a few bytes",
 	"the next transaction has the name of one that was asked for twice": "too rare: an end comes behind the next begin",
-	"a share is not followed":                                           "shares are looked at, and not what comes of them",
-	"every process has the whole of a shared limit":                     "the same",
+	"dedup takes for handled what is not published yet":                 "too rare: what is emitted is hardly ever what fails",
+
+	"a share is not followed":                       "shares are looked at, and not what comes of them",
+	"every process has the whole of a shared limit": "the same",
 
 	"the committed offset alone tells of a transaction": "too rare: a topic made anew, a silent member",
 }
@@ -132,6 +134,10 @@ var simMutants = []mutant{
 		"	case x.state == stateOpen:\n		return", "	case x.state == stateOpen && x.trying > 0:\n		return", "", ""},
 	{"a probe that tells nothing keeps its place", "handlers/middleware/circuit.go",
 		"	x.trying--\n	switch {\n	case r == tellsNothing:", "	switch {\n	case r == tellsNothing:", "", ""},
+	{"dedup takes for handled what is not published yet", "handlers/middleware/dedup.go",
+		"	case !withAck:\n		return h, false", "	case !withAck:\n		return h, true", "", ""},
+	{"dedup takes for handled what is not stored yet", "handlers/middleware/dedup.go",
+		"	h.emitted = true\n", "", "", ""},
 	{"what is given back is of the share until the next heartbeat", "broker/membroker/release.go",
 		"		p.m.release(e.h.cur, e.h.term)\n		r.figures.learnShare(p.m)\n", "		p.m.release(e.h.cur, e.h.term)\n", "", ""},
 	{"who was pinned while it stopped keeps its share", "broker/natsbroker/pin.go",

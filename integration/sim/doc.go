@@ -55,7 +55,7 @@
 // Who does it: run.go carries a schedule out, deeds.go does its faults, and silence.go notes those that keep a broker from being
 // heard; process.go is a consumer, with spy.go between engine and source, events.go for what it tells, bridge.go and outputs.go
 // for what handlers emit, routes.go for where dead letters go, hooks.go for what a program adds, limits.go and
-// circuit.go for what holds calls back.
+// circuit.go for what holds calls back, and dedup.go for what skips them.
 //
 // On what: world.go says what a broker has to be; memworld.go, natsworld.go and kafkaworld.go are three, netprocess.go what the
 // last two have in common. kafkaprocess.go and kafkalog.go are of Kafka, and reaper.go and passerby.go do what kfake does not.

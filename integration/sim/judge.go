@@ -96,6 +96,7 @@ func (p *process) judgeCounts() {
 			nils++
 		}
 	}
+	skips += p.repeats.Load()
 	void := int64(e.replaced * max(1, s.Batch))
 	if e.handled > nils || e.handled < nils-void {
 		p.run.book.find("%s: handlers returned nil %d times, and it told of %d", p.name, nils, e.handled)

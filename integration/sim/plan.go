@@ -39,6 +39,7 @@ func Plan(k Kind, seed uint64) Schedule {
 	s.Steps = lacking(s, seed)
 	s.Steps = limited(k, &s.Settings, seed, s.Steps)
 	s.Steps = broken(&s.Settings, seed, s.Steps)
+	s.Settings.Dedup = s.Settings.Batch == 0 && deduped(seed)
 	return s
 }
 
@@ -221,6 +222,9 @@ func limited(k Kind, s *Settings, seed uint64, steps []Step) (all []Step) {
 	}
 	return all
 }
+
+// deduped is by dice of its own, too.
+func deduped(seed uint64) bool { return planner{Rand: rand.New(rand.NewPCG(seed, 30))}.oneIn(4) }
 
 // broken has a circuit breaker see what handlers call fail for a while. By dice of its own, too.
 func broken(s *Settings, seed uint64, steps []Step) []Step {

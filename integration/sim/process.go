@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -27,10 +28,11 @@ type process struct {
 	err      error
 	spies    []*spy
 	events   *events
-	hooks    *hooks    // nil: none
-	limits   *limits   // nil: none
-	stopped  time.Time // zero: nobody has told it to stop
-	paused   int       // how many pauses are under way
+	hooks    *hooks       // nil: none
+	limits   *limits      // nil: none
+	repeats  atomic.Int64 // that Dedup has skipped
+	stopped  time.Time    // zero: nobody has told it to stop
+	paused   int          // how many pauses are under way
 	died     chan struct{}
 	deadOnce sync.Once
 
@@ -97,7 +99,7 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 			Linger: 50 * time.Millisecond}
 	} else {
 		var err error
-		if cfg.Handler, err = p.limit(p.handle); err != nil {
+		if cfg.Handler, err = p.limit(p.once(p.handle)); err != nil {
 			return cfg, err
 		}
 	}

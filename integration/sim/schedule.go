@@ -65,6 +65,8 @@ type Settings struct {
 	AtOnce    int  `json:"at_once,omitempty"`
 	PerSecond int  `json:"per_second,omitempty"`
 	Share     bool `json:"share,omitempty"`
+	// Dedup: what was handled before in a process is skipped there.
+	Dedup bool `json:"dedup,omitempty"`
 	// Breaker: where many runs fail, calls wait, and are tried one by one.
 	Breaker bool `json:"breaker,omitempty"`
 

@@ -136,6 +136,7 @@ func plainer(add func(func(*Schedule))) {
 		func(s *Settings) { s.AtOnce, s.PerSecond = 0, 0 },
 		func(s *Settings) { s.Share = false },
 		func(s *Settings) { s.Breaker = false },
+		func(s *Settings) { s.Dedup = false },
 		func(s *Settings) { s.Size, s.Bytes, s.Oversize = 0, 0, 0 },
 		func(s *Settings) { s.Oversize = 0 },
 		func(s *Settings) { s.Keyless = 0 },
