@@ -117,7 +117,7 @@ func (r *run) dropped(f Fault) {
 	r.gone = len(gone)
 	if f.What == Recreate {
 		r.book.renew(topic)
-		r.renewedAt = time.Now()
+		r.renews()
 	}
 }
 

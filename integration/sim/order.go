@@ -55,6 +55,13 @@ func (r *run) steals() {
 	r.stolenAt = time.Now()
 }
 
+// renews notes that a topic is made anew.
+func (r *run) renews() {
+	r.ownersMu.Lock()
+	defer r.ownersMu.Unlock()
+	r.renewedAt = time.Now()
+}
+
 // robbed says whether m is of a partition that was stolen from this process and that somebody else has.
 func (p *process) robbed(m *consumer.Message) bool {
 	p.run.ownersMu.Lock()

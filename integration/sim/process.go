@@ -59,7 +59,9 @@ func (r *run) start() error {
 	}
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
+	r.ownersMu.Lock()
 	r.processes = append(r.processes, p)
+	r.ownersMu.Unlock()
 	r.book.note("%s starts, with at most %d workers", p.name, cfg.Pool.Max)
 	go func() {
 		defer close(p.ended)

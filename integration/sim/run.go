@@ -66,7 +66,7 @@ type run struct {
 	watch    *Watch
 	logs     *logs
 
-	processes  []*process
+	processes  []*process // added to under ownersMu, for who looks at shares
 	publishers []broker.Publisher
 	running    []*entry // under book.mu
 	ordered    bool     // an order holds over all processes

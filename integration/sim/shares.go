@@ -19,7 +19,7 @@ func (r *run) judgeShares() {
 		}
 		// Who has not heard of partitions that were added has fewer in all. Where those of a topic are taken without a word, or it
 		// was made anew, who is cut off has the old ones until its session ends.
-		unheard := time.Since(r.stolenAt) <= r.lease() || time.Since(r.renewedAt) <= r.lease()
+		unheard := r.takesUnheard()
 		// A server that starts again has forgotten whose turn it was, and who had it has yet to hear that.
 		unheard = unheard || r.takesTurns() && r.book.troubledAt(nil, -1, time.Now().Add(-r.lease()), time.Now(), 0)
 		if parts > 1.001 && (r.kind.Shared || held > all) && !unheard {
@@ -34,7 +34,10 @@ func (r *run) shares() map[string][]broker.Share {
 	if !r.schedule.Settings.Share {
 		return all
 	}
-	for _, p := range r.processes {
+	r.ownersMu.Lock()
+	processes := slices.Clone(r.processes)
+	r.ownersMu.Unlock()
+	for _, p := range processes {
 		if p.isDead() || p.hasEnded() {
 			continue
 		}
@@ -65,6 +68,13 @@ func (r *run) unshared() (left []string) {
 	}
 	slices.Sort(left)
 	return left
+}
+
+// takesUnheard says whether partitions were taken a moment ago from who may not have heard of it.
+func (r *run) takesUnheard() bool {
+	r.ownersMu.Lock()
+	defer r.ownersMu.Unlock()
+	return time.Since(r.stolenAt) <= r.lease() || time.Since(r.renewedAt) <= r.lease()
 }
 
 // takesTurns says whether one process at a time has all of the work.
