@@ -219,6 +219,33 @@ func TestKilledAgainGoesOn(t *testing.T) {
 	})
 }
 
+// What a replay with Again has published is not published by the next one with Again, whichever replay found it there.
+func TestKilledAgainIsFoundByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bench(t, true, 20)
+		l := open(t, b, noIDs{b.Publisher()})
+		if sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders}); err != nil || sum.Replayed != 20 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		if _, ended := replayUntilKilled(t, open(t, b, &dropped{Publisher: noIDs{b.Publisher()}, topic: "orders", after: 1}),
+			Replay{Allow: fromOrders, Again: true, Batch: 4}); ended {
+			t.Fatal("the kill is late")
+		}
+		if sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders}); err != nil || len(sum.Found) != 2 {
+			t.Fatalf("without Again: %+v %v", sum, err)
+		}
+		sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Again: true})
+		if err != nil || sum.Replayed != 14 || len(sum.PerhapsTwice) != 0 {
+			t.Errorf("%+v %v, want 14 replayed", sum, err)
+		}
+		for v, n := range copies(t, b, "orders") {
+			if n != 2 {
+				t.Errorf("%s is there %d times", v, n)
+			}
+		}
+	})
+}
+
 // Handlers that ran when the process was killed run again, and that is said.
 func TestKilledHandlersRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

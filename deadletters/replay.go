@@ -245,7 +245,8 @@ func (r *replay) wanted(x *Letter) bool {
 	if x.State != Replayed {
 		return true
 	}
-	return r.o.Again && !r.known.again[r.known.of(x.Place).done.run]
+	done := r.known.of(x.Place).done
+	return r.o.Again && !r.known.again[done.run] && !r.known.again[done.of] // another one may have found what it has published
 }
 
 // take puts a letter into the batch, or refuses it.
