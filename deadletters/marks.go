@@ -11,7 +11,6 @@ import (
 
 // A mark is what the journal says of a letter.
 type mark struct {
-	to   string
 	done *stroke // its latest confirmed replay
 	open *stroke // a replay that was begun and neither confirmed nor undone
 	// twice: it was perhaps published twice.
@@ -20,7 +19,7 @@ type mark struct {
 
 // A stroke is what is kept of a record.
 type stroke struct {
-	run, suffix     string
+	run, suffix, to string
 	of              string // the run that published: another one may have found it
 	at              time.Time
 	handled, edited bool
@@ -82,10 +81,10 @@ func (m *marks) add(r record) error {
 		clear(m.again)
 	}
 	of := cmp.Or(r.Of, r.Run)
-	now := &stroke{run: r.Run, of: of, suffix: r.Suffix, at: r.At, handled: r.Handled, edited: r.Edited}
 	for to, s := range r.Letters {
+		now := &stroke{run: r.Run, of: of, suffix: r.Suffix, to: to, at: r.At, handled: r.Handled, edited: r.Edited}
 		s.each(func(partition int32, from, end int64) {
-			m.change(partition, from, end, func(was mark) mark { return was.next(r.Step, to, now) })
+			m.change(partition, from, end, func(was mark) mark { return was.next(r.Step, now) })
 		})
 	}
 	for _, s := range r.Twice {
@@ -103,16 +102,16 @@ func (m *marks) add(r record) error {
 
 // next is what a record makes of a mark. A replay that lives may be so slow that another one did not find what it has on its way,
 // and published it, too: then both say that it is done. A replay with Again, whose ids have a suffix, means to do so.
-func (was mark) next(step, to string, now *stroke) mark {
+func (was mark) next(step string, now *stroke) mark {
 	ours := was.open != nil && was.open.run == now.of
 	other := was.done != nil && was.done.of != now.of // has published it
 	switch {
 	case step == stepBegin:
 		was.twice = was.twice || was.open != nil && was.open.run != now.run // begun again though nobody knows what became of it
-		was.to, was.open = to, now
+		was.open = now
 	case step == stepDone && ours:
 		was.twice = was.twice || other && now.suffix == ""
-		was.to, was.done, was.open = to, now, nil
+		was.done, was.open = now, nil
 	case step == stepDone: // another replay has begun it meanwhile, or undone it
 		was.twice = was.twice || other
 		was.done = now
@@ -199,7 +198,7 @@ func (m *marks) tell(l *Letter) {
 		l.State = Waiting
 		return
 	}
-	l.ReplayedAt, l.ReplayedTo, l.ReplayedBy, l.Edited, l.PerhapsTwice = r.at, k.to, m.who[r.of], r.edited, k.twice
+	l.ReplayedAt, l.ReplayedTo, l.ReplayedBy, l.Edited, l.PerhapsTwice = r.at, r.to, m.who[r.of], r.edited, k.twice
 }
 
 // uncertain says whether there are letters of which it is not known whether they were published.

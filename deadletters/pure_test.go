@@ -219,6 +219,36 @@ func TestMarks(t *testing.T) {
 	}
 }
 
+// Where a letter was replayed to is where it was, whatever was begun since and came to nothing.
+func TestMarksOfTwoTopics(t *testing.T) {
+	rec := func(step, run, to string) record {
+		return record{Version: 1, Step: step, Run: run, At: moment, Log: "L", Letters: map[string]spans{to: spansOf(at(0, 1))}}
+	}
+	first := []record{rec(stepBegin, "a", "orders"), rec(stepDone, "a", "orders")}
+	for name, c := range map[string]struct {
+		records []record
+		to      string
+	}{
+		"refused elsewhere": {append(first[:2:2], rec(stepBegin, "b", "other"), rec(stepUndone, "b", "other")), "orders"},
+		"on its way":        {append(first[:2:2], rec(stepBegin, "b", "other")), "other"},
+		"replayed there":    {append(first[:2:2], rec(stepBegin, "b", "other"), rec(stepDone, "b", "other")), "other"},
+		"late": {append(first[:1:1], rec(stepBegin, "b", "other"), rec(stepDone, "a", "orders"), rec(stepUndone, "b", "other")),
+			"orders"},
+		"its begin is gone": {first[1:], "orders"},
+	} {
+		m := newMarks("L")
+		for _, r := range c.records {
+			if err := m.add(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l := &Letter{Place: broker.Place{Offset: 1}, Message: &broker.Message{}}
+		if m.tell(l); l.ReplayedTo != c.to {
+			t.Errorf("%s: %s to %q, want %q", name, l.State, l.ReplayedTo, c.to)
+		}
+	}
+}
+
 func TestPlanner(t *testing.T) {
 	letters := []*Letter{
 		{Place: broker.Place{Partition: 0, Offset: 3}, State: Replayed}, {Place: broker.Place{Partition: 0, Offset: 5}, State: Waiting},
@@ -284,10 +314,10 @@ func FuzzMarks(f *testing.F) {
 			if err := m.add(r); err != nil {
 				t.Fatal(err)
 			}
-			now := &stroke{run: r.Run, of: r.Run, at: r.At}
+			now := &stroke{run: r.Run, of: r.Run, to: "x", at: r.At}
 			for o := from; o <= from+int64(b[3]); o++ {
 				p := broker.Place{Offset: o}
-				model[p] = model[p].next(r.Step, "x", now)
+				model[p] = model[p].next(r.Step, now)
 			}
 		}
 		for o := range int64(256 * 10) {

@@ -25,10 +25,10 @@ func (r *replay) resolve(ctx context.Context) error {
 		if k.open.handled { // whether a handler has run nobody can tell
 			continue
 		}
-		s := by[k.to]
+		s := by[k.open.to]
 		if s == nil {
-			s = &search{to: k.to, since: k.open.at, ids: map[string]broker.Place{}}
-			by[k.to] = s
+			s = &search{to: k.open.to, since: k.open.at, ids: map[string]broker.Place{}}
+			by[k.open.to] = s
 		}
 		if k.open.at.Before(s.since) {
 			s.since = k.open.at
