@@ -72,7 +72,8 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 		return err
 	})
 	for i := 0; i < len(pieces) && err == nil; i++ {
-		err = v.read(ctx, pieces[i], each)
+		err = v.read(ctx, &pieces[i], each)
+		done.Whole = done.Whole && pieces[i].whole
 	}
 	return done, err
 }
@@ -186,7 +187,7 @@ func (v *LogView) piece(ctx context.Context, t topic, no int32, s broker.Scan) (
 const scanBytes = 4 << 20
 
 // read reads a piece. A partition that is led elsewhere by now is followed, for RequestTimeout without progress.
-func (v *LogView) read(ctx context.Context, p piece, each func(*broker.Message) error) error {
+func (v *LogView) read(ctx context.Context, p *piece, each func(*broker.Message) error) error {
 	patience := time.Now().Add(v.cfg.RequestTimeout)
 	for p.from < p.to {
 		req := &fetchRequest{node: p.leader, maxWait: 500 * time.Millisecond, bytes: scanBytes, committed: true,
@@ -197,7 +198,7 @@ func (v *LogView) read(ctx context.Context, p piece, each func(*broker.Message) 
 		}
 		if err == nil && len(got) == 1 {
 			before := p.from
-			p.from, err = v.decode(p, before, &got[0], each)
+			p.from, err = v.decode(*p, before, &got[0], each)
 			if err != nil && !errors.Is(err, errAhead) { // else the next answer knows a later end
 				return err
 			}
@@ -214,7 +215,7 @@ func (v *LogView) read(ctx context.Context, p piece, each func(*broker.Message) 
 			if serr != nil || start <= p.from {
 				return fmt.Errorf("partition %d: offset %d: %w", p.no, p.from, errors.Join(err, serr))
 			}
-			p.from = start
+			p.from, p.whole = start, false
 		case err != nil && !moved(err) && !passing(err) && codeOf(err) != 0, time.Now().After(patience):
 			return fmt.Errorf("partition %d: offset %d: %w", p.no, p.from, errors.Join(err, errNoProgress))
 		}

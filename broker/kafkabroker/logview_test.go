@@ -143,6 +143,24 @@ func TestLogViewCreatesLogs(t *testing.T) {
 	}
 }
 
+// What is cut off while a scan reads another partition was perhaps there: the scan did not see all.
+func TestLogViewCutOffMeanwhile(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(2, "dead"))
+	for i := range 4 {
+		fill(t, c.ListenAddrs(), &kgo.Record{Topic: "dead", Partition: int32(i % 2), Value: fmt.Append(nil, i)})
+	}
+	v, n := newLogView(t, c.ListenAddrs()), 0
+	done, err := v.Scan(t.Context(), broker.Scan{Topic: "dead"}, func(m *broker.Message) error {
+		if n++; n == 1 {
+			return v.Trim(t.Context(), "dead", map[int32]int64{1 - m.Partition: 1})
+		}
+		return nil
+	})
+	if err != nil || n != 3 || done.Whole {
+		t.Errorf("%d messages, %+v %v; want 3, and not whole", n, done, err)
+	}
+}
+
 // A batch that cannot be decoded is no end of the log: it is an error that says where.
 func TestLogViewBadBatch(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "dead"))
