@@ -158,7 +158,7 @@ func (x *transactor) write(ctx context.Context, by map[memberID][]*commitment, r
 		if err := x.addPartitions(ctx, rounds[0]); err != nil {
 			return err
 		}
-		if err := x.produceAll(ctx, rounds); err != nil {
+		if err := x.produceAll(ctx, parcels(rounds)); err != nil {
 			return err
 		}
 	}
@@ -242,6 +242,26 @@ func (x *transactor) produceAll(ctx context.Context, rounds [][]*outBatch) error
 		}
 	}
 	return nil
+}
+
+// mostProduced is how large a request is made, unless one batch is larger. Brokers close the connection of one of more than
+// 100 MiB (socket.request.max.bytes), and would do so at each try.
+const mostProduced = 32 << 20
+
+// parcels are rounds in the same order, none of which has more for a leader than a request takes.
+func parcels(rounds [][]*outBatch) (all [][]*outBatch) {
+	for _, round := range rounds {
+		from, sizes := 0, make(map[int32]int)
+		for i, b := range round {
+			if sizes[b.leader] += len(b.buf); sizes[b.leader] > mostProduced && i > from {
+				all, from = append(all, round[from:i]), i
+				clear(sizes)
+				sizes[b.leader] = len(b.buf)
+			}
+		}
+		all = append(all, round[from:])
+	}
+	return all
 }
 
 // seal completes the batches of a round, and sorts them by their leaders.
