@@ -166,7 +166,26 @@ func (v *LogView) scan(ctx context.Context, s broker.Scan, each func(*broker.Mes
 		err = fmt.Errorf("stream %s stores what is published to it under another subject (subject_transform), and cannot be searched "+
 			"for it", info.Config.Name)
 	}
-	return done, err
+	if err != nil {
+		return done, err
+	}
+	return v.meanwhile(ctx, js, info, at, done)
+}
+
+// meanwhile says what a scan from a sequence on has read: messages may be removed while it is under way, and the stream be made
+// anew, of which the new one is named.
+func (v *LogView) meanwhile(ctx context.Context, js jetstream.JetStream, was *jetstream.StreamInfo, from uint64,
+	done broker.Scanned) (broker.Scanned, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	st, err := js.Stream(ctx, was.Config.Name)
+	if err != nil {
+		return done, fmt.Errorf("looking for stream %s: %w", was.Config.Name, err)
+	}
+	now := st.CachedInfo()
+	done.Whole = done.Whole && keepsAll(now) && now.State.FirstSeq <= from && logOf(now) == done.Log
+	done.Log = logOf(now)
+	return done, nil
 }
 
 // transforms says whether a stream stores what is published to a subject under another one.

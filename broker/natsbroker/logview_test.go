@@ -118,6 +118,44 @@ func TestLogViewScan(t *testing.T) {
 	}
 }
 
+// What is removed while a scan is under way was perhaps there: the scan did not see all. Of a stream that was made anew meanwhile
+// it names the new one.
+func TestLogViewScansWhatChanges(t *testing.T) {
+	ts := startServer(t)
+	js := ts.admin().js
+	cfg := jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}
+	for _, how := range []string{"cut off", "made anew"} {
+		_ = js.DeleteStream(t.Context(), "S")
+		st, err := js.CreateStream(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 50 {
+			if _, err := js.Publish(t.Context(), "s", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v := logView(t, ts)
+		_, before := scanned(t, v, broker.Scan{Topic: "s"})
+		done, err := v.Scan(t.Context(), broker.Scan{Topic: "s"}, func(m *broker.Message) error {
+			switch {
+			case m.Offset != 1:
+				return nil
+			case how == "cut off":
+				return st.Purge(t.Context(), jetstream.WithPurgeSequence(50))
+			}
+			if err := js.DeleteStream(t.Context(), "S"); err != nil {
+				return err
+			}
+			_, err := js.CreateStream(t.Context(), cfg)
+			return err
+		})
+		if err != nil || !before.Whole || done.Whole || (done.Log == before.Log) != (how == "cut off") {
+			t.Errorf("%s: %+v, then %+v %v", how, before, done, err)
+		}
+	}
+}
+
 // A stream may store what is published under another subject. A scan for the one that it is published to says so: what it does
 // not find is there all the same, and letters would be none, and a journal of replays forgotten.
 func TestLogViewScansWhatIsTransformed(t *testing.T) {
