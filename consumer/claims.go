@@ -62,6 +62,17 @@ func (t *claims) all() []*claim {
 	return slices.Collect(maps.Values(t.open))
 }
 
+// feeds are whose the claims are that have not ended.
+func (t *claims) feeds() map[*broker.Claim]*feed {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := make(map[*broker.Claim]*feed, len(t.open))
+	for b, k := range t.open {
+		of[b] = k.feed
+	}
+	return of
+}
+
 // forget takes out a claim that has ended.
 func (t *claims) forget(k *claim) {
 	t.mu.Lock()

@@ -24,6 +24,7 @@ type feed struct {
 	retries bool // it reads the retry topics
 	foreign bool // it was opened before, so that somebody else has it
 	up      atomic.Bool
+	parked  atomic.Int64 // messages of it that wait here: see parking
 	// assigned are the claims that the source has: from Assigned to Ended.
 	assigned assigned
 
@@ -211,11 +212,7 @@ func (fs feeds) lag() (sum broker.Lag) {
 		if f.retries {
 			continue
 		}
-		l, ok := f.source.(broker.LagReporter)
-		if !ok {
-			return broker.UnknownLag()
-		}
-		lag := l.Lag()
+		lag := f.lag()
 		if lag.Waiting < 0 || lag.Unsettled < 0 {
 			return broker.UnknownLag()
 		}
@@ -225,6 +222,14 @@ func (fs feeds) lag() (sum broker.Lag) {
 		}
 	}
 	return sum
+}
+
+// lag is that of its source.
+func (f *feed) lag() broker.Lag {
+	if l, ok := f.source.(broker.LagReporter); ok {
+		return l.Lag()
+	}
+	return broker.UnknownLag()
 }
 
 // claims is how many the sources have, that of the retry topics not counted.

@@ -46,12 +46,13 @@ func (h *health) check(noProgress time.Duration) error {
 	}
 	now := time.Now()
 	v := vitals{Stats: s, up: h.feeds.connected(), delayed: h.retries.tell.clock.at(now) < h.retries.delayedUntil.Load()}
+	v.starved = v.shouldReceive() && h.mayReceive()
 	silent, still := h.pulse.see(v, now)
 	if noProgress <= 0 {
 		return nil
 	}
 	switch limit := h.handlerLimit(noProgress); {
-	case silent >= noProgress && !h.fullOfWaiting() && !h.holdsWindow():
+	case silent >= noProgress:
 		return fmt.Errorf("%w: %s has received nothing for %v, with lag %d and %d in flight",
 			ErrNoProgress, h.cfg.Name, silent.Round(time.Second), s.Lag.Waiting, s.InFlight)
 	case still >= noProgress && v.idle():
@@ -73,34 +74,41 @@ func (h *health) handlerLimit(noProgress time.Duration) time.Duration {
 	return hungAfter * noProgress
 }
 
-// fullOfWaiting says whether so much of the budget is in use that the source need not give anything, or a lane is full. Half, for
-// a source counts bytes that nobody else sees: what it prefetched, and what a response is packed in.
-func (h *health) fullOfWaiting() bool {
+// mayReceive says whether a source that has messages has room for them: no lane is full, nor is its part of the budget, nor a
+// window of its claims because of what is held here. Full of anything else, it is the source that has forgotten something. Half
+// of the budget will do, for a source counts bytes that nobody else sees: what it prefetched, and what a response is packed in.
+func (h *health) mayReceive() bool {
 	if slices.ContainsFunc(h.claims.lanes.all(), (*lanes).stillFull) {
-		return true
+		return false
 	}
-	var messages, bytes int64
-	h.figures.eachHeld(func(m *Message) {
-		messages++
-		bytes += int64(len(m.Key) + len(m.Value))
-	})
-	return messages >= int64(h.cfg.Budget.Messages)/2 || bytes >= h.cfg.Budget.Bytes/2
-}
-
-// holdsWindow says whether the window of a claim is full because of what is held here. Full of anything else, it is the source
-// that has forgotten something.
-func (h *health) holdsWindow() bool {
-	held := map[*broker.Claim]bool{}
-	h.figures.eachHeld(func(m *Message) { held[m.Claim] = true })
-	for _, f := range h.feeds {
-		w, ok := f.source.(broker.Windowed)
-		for claim := range held {
-			if ok && w.Window(claim) >= 1 {
-				return true
+	held, feeds := h.held(), h.claims.feeds()
+	budget := h.cfg.mainBudget()
+	return slices.ContainsFunc(h.feeds, func(f *feed) bool {
+		if lag := f.lag(); f.retries || lag.Waiting <= lag.Held {
+			return false
+		}
+		var all broker.Budget
+		for claim, b := range held {
+			if of := feeds[claim]; of != nil && of != f { // nil: it has ended, and nobody knows whose it was
+				continue
+			}
+			all.Messages, all.Bytes = all.Messages+b.Messages, all.Bytes+b.Bytes
+			if w, ok := f.source.(broker.Windowed); ok && w.Window(claim) >= 1 {
+				return false
 			}
 		}
-	}
-	return false
+		return all.Messages < budget.Messages/2 && all.Bytes < budget.Bytes/2
+	})
+}
+
+// held is what is here of each claim.
+func (h *health) held() map[*broker.Claim]broker.Budget {
+	held := map[*broker.Claim]broker.Budget{}
+	h.figures.eachHeld(func(m *Message) {
+		b := held[m.Claim]
+		held[m.Claim] = broker.Budget{Messages: b.Messages + 1, Bytes: b.Bytes + int64(len(m.Key)+len(m.Value))}
+	})
+	return held
 }
 
 // vitals are what one look at a consumer saw.
@@ -110,6 +118,8 @@ type vitals struct {
 	// delayed: a message was given back to the broker with a delay that is not over. Enough of those, and the broker hands out no
 	// other.
 	delayed bool
+	// starved: a source should be giving messages.
+	starved bool
 }
 
 func (v *vitals) running() bool { return v.State == Running && !v.Paused }
@@ -117,8 +127,8 @@ func (v *vitals) running() bool { return v.State == Running && !v.Paused }
 // idle says whether a worker is free.
 func (v *vitals) idle() bool { return v.Pool.Busy < v.Pool.Live }
 
-// shouldReceive says whether the source should be giving messages: there are some, nobody has enough here, and a worker could
-// take one.
+// shouldReceive says whether a source that has room should be giving messages: there are some, none waits here, and a worker
+// could take one.
 func (v *vitals) shouldReceive() bool {
 	return v.running() && v.up && !v.delayed && v.Lag.Waiting > v.Lag.Held && v.Pool.Backlog == 0 && v.Pool.Busy < v.Pool.Max
 }
@@ -140,7 +150,7 @@ type pulse struct {
 func (p *pulse) see(v vitals, now time.Time) (silent, still time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	silent = p.source.see(v.Received, v.shouldReceive(), now)
+	silent = p.source.see(v.Received, v.starved, now)
 	if !v.Lag.At.After(p.source.since) { // perhaps the lag is the one of then, and not true any more
 		silent = 0
 	}

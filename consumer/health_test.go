@@ -280,6 +280,32 @@ func TestHealthTakesWaitingForRetriesForLife(t *testing.T) {
 	})
 }
 
+// Of several sources each has a part of the budget: what waits of one fills its part, and others may have nothing. One that has
+// room, and messages at the broker, should give some all the same.
+func TestHealthTakesWaitingOfOneSourceForLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "b": 1, "c": 1}})
+		of := func(topic string) broker.Source {
+			return b.Source(membroker.SourceConfig{Group: topic, Topics: []string{topic}})
+		}
+		other := newOdd(b)
+		other.Source = of("c")
+		produce(t, b, 100)
+		r := start(t, b, consumer.Config{
+			Name: "orders", Sources: []consumer.Input{{Source: of("in")}, {Source: of("b")}, {Source: other}},
+			Pool: consumer.Pool{Max: 4}, Budget: broker.Budget{Messages: 24, Bytes: 1 << 20},
+			Handler: func(context.Context, *consumer.Message) error {
+				return consumer.RetryAfter(errors.New("429"), 10*time.Minute)
+			}})
+		r.wantHealthy(t, "all wait", 9*time.Minute)
+		other.waiting.Store(7)
+		r.wantNoProgress(t, "another source is silent", noProgress, "received nothing")
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestHealthTakesDeadLettersThatAreDownForLife(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		src, p := newOdd(b), &publisher{Publisher: b.Publisher()}
