@@ -52,6 +52,7 @@ func (p *parking) leave(x parked) {
 
 // left counts what is held no more.
 func (p *parking) left(x parked) {
+	x.k.feed.parked.Add(-1)
 	if x.deferred() {
 		p.deferred.Add(-1)
 	}
@@ -64,8 +65,10 @@ func (p *parking) hold(x item, f Failed) bool {
 	one.failed.Message = one.m
 	one.m.Runs = f.Runs
 	one.m.Attempt++
+	x.k.feed.parked.Add(1) // before it can leave
 	held := x.k.whileOpen(func() { p.due.add(one.due, one) })
 	if !held {
+		x.k.feed.parked.Add(-1)
 		p.till.nack(x.k, []broker.Back{one.rest(time.Now())}, x.lane)
 	} else if f.Delay > scanEvery {
 		x.k.detain(x.lane)
@@ -78,8 +81,9 @@ func (p *parking) putOff(x item, e *deferError) {
 	one := parked{item: x.keep(), due: time.Now().Add(e.wait)}
 	var held *due[parked]
 	p.deferred.Add(1) // before it can leave
+	x.k.feed.parked.Add(1)
 	if !x.k.whileOpen(func() { held = p.due.add(one.due, one) }) {
-		p.deferred.Add(-1)
+		p.left(one)
 		p.till.giveBack(x.k, x.back(x.m.Runs), x.lane, x.k.why())
 		return
 	}
@@ -104,7 +108,11 @@ func (p *parking) putOff(x item, e *deferError) {
 
 // take takes out what failed, did not only ask to wait, and matches.
 func (p *parking) take(match func(parked) bool) []parked {
-	return p.due.take(func(x parked) bool { return !x.deferred() && match(x) })
+	all := p.due.take(func(x parked) bool { return !x.deferred() && match(x) })
+	for _, x := range all {
+		p.left(x)
+	}
+	return all
 }
 
 // takeOf takes out all of a claim.

@@ -57,9 +57,13 @@ func (r *retries) publish(x item, f Failed) bool {
 	return ok
 }
 
-// pressure is how much of the room for messages that wait here is in use.
+// pressure is how much of the room for messages that wait here is in use: of its source's part of the budget, or of its window.
 func (r *retries) pressure(k *claim) float64 {
-	p := float64(r.parked.len()) / float64(r.cfg.Budget.Messages-r.cfg.retryBudget().Messages)
+	room := r.cfg.mainBudget()
+	if k.feed.retries {
+		room = r.cfg.retryBudget()
+	}
+	p := float64(k.feed.parked.Load()) / float64(room.Messages)
 	if w, ok := k.feed.source.(broker.Windowed); ok {
 		p = max(p, w.Window(k.Claim))
 	}

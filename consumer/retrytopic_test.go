@@ -218,6 +218,35 @@ func TestFullBudgetPublishes(t *testing.T) {
 	})
 }
 
+// Of several sources each has a part of the budget, and half of that is what is kept.
+func TestFullPartOfTheBudgetPublishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "b": 1, "c": 1, "in-1m": 1, "in-10m": 1}})
+		of := func(topic string) consumer.Input {
+			return consumer.Input{Source: b.Source(membroker.SourceConfig{Group: topic, Topics: []string{topic}})}
+		}
+		produce(t, b, 1000)
+		var good atomic.Int64
+		r := start(t, b, consumer.Config{
+			Sources: []consumer.Input{of("in"), of("b"), of("c")},
+			Budget:  broker.Budget{Messages: 240}, Pool: consumer.Pool{Max: 8}, Retry: consumer.Retry{Topics: retries(b)},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if m.Offset%2 == 0 && m.Runs == 0 {
+					return consumer.RetryAfter(errors.New("in a while"), 50*time.Second)
+				}
+				good.Add(1)
+				return nil
+			}})
+		time.Sleep(20 * time.Second)
+		if n := good.Load(); n != 500 {
+			t.Errorf("%d of 500 good messages were handled while the others wait: %+v", n, r.Stats())
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // f38: the retry topics are down: what fails waits here after all, nothing is acked, and nothing is lost.
 func TestRetryTopicDown(t *testing.T) {
 	withRetries(t, func(t *testing.T, b *membroker.Broker) {
