@@ -25,6 +25,8 @@ type (
 	// the same name.
 	SourceEvent struct {
 		broker.Event
+		// Input is which of Config.Sources it is, from 0 on; 0 where there is one source.
+		Input int
 		// Retries: it is the source of the retry topics.
 		Retries bool
 	}

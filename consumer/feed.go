@@ -19,6 +19,7 @@ import (
 // A feed is one source and what its dispatcher needs.
 type feed struct {
 	source  broker.Source
+	input   int // which of Config.Sources
 	class   int // its class in the pool's queue; the levels of Priority follow it
 	traits  broker.Traits
 	retries bool // it reads the retry topics
@@ -112,7 +113,7 @@ type feeds []*feed
 
 func newFeeds(cfg *Config) (fs feeds) {
 	for i, in := range cfg.inputs() {
-		fs = append(fs, &feed{source: in.Source, class: i * cfg.levels()})
+		fs = append(fs, &feed{source: in.Source, input: i, class: i * cfg.levels()})
 	}
 	if t := cfg.Retry.Topics; t != nil {
 		fs = append(fs, &feed{source: t.Source, retries: true})

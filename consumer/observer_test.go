@@ -3,9 +3,13 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
 )
@@ -51,4 +55,28 @@ func observerPanics(t *testing.T, b *membroker.Broker, at string) {
 		t.Fatal(err)
 	}
 	wantUnsettled(t, b, 0)
+}
+
+// Of several sources an event says which it is of.
+func TestSourceEventsSayWhich(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "b": 1}})
+		var seen sequence
+		of := func(topic string) consumer.Input {
+			return consumer.Input{Source: b.Source(membroker.SourceConfig{Group: topic, Topics: []string{topic}})}
+		}
+		r := start(t, b, consumer.Config{Sources: []consumer.Input{of("in"), of("b")}, Handler: handleAll,
+			Observers: []consumer.Observer{func(e consumer.Event) {
+				if e, ok := e.(consumer.SourceEvent); ok && e.Kind == broker.Assigned {
+					seen.add(fmt.Sprintf("%d %s", e.Input, e.Claim.Topic))
+				}
+			}}})
+		time.Sleep(time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if slices.Sort(seen.all); !slices.Equal(seen.all, []string{"0 in", "1 b"}) {
+			t.Errorf("assigned: %q", seen.all)
+		}
+	})
 }

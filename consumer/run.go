@@ -172,7 +172,7 @@ func (c *Consumer) observeSource(f *feed, e broker.Event) {
 	case broker.Gap:
 		c.tell.count.gaps.Add(max(1, e.N))
 	}
-	c.tell.tell(SourceEvent{Event: e, Retries: f.retries})
+	c.tell.tell(SourceEvent{Event: e, Input: f.input, Retries: f.retries})
 }
 
 // runOpened is Run from the time on when the sources are open: it starts the workers and what runs beside them, receives, and

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +28,7 @@ type Collector struct {
 	took   histogram
 	broker operations
 	claims atomic.Int64
-	up     atomic.Int32 // 0: unknown, 1: up, -1: down
+	up     contact
 	target atomic.Pointer[Watched]
 	limits atomic.Pointer[map[string]Limit]
 	routes routes
@@ -106,11 +107,34 @@ func (c *Collector) observeSource(e consumer.SourceEvent) {
 		if e.Retries { // /metrics has it of the source itself
 			return
 		}
-		c.up.Store(1)
-		if e.Kind == broker.Down {
-			c.up.Store(-1)
-		}
+		c.up.set(e.Input, e.Kind == broker.Up)
 	}
+}
+
+// A contact is whether sources have it, by their number.
+type contact struct {
+	mu sync.Mutex
+	up map[int]bool
+}
+
+func (c *contact) set(input int, up bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.up == nil {
+		c.up = map[int]bool{}
+	}
+	c.up[input] = up
+}
+
+// all says whether all have it that have spoken of it. known: one has.
+func (c *contact) all() (up, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	up = true
+	for _, one := range c.up {
+		up = up && one
+	}
+	return up, len(c.up) > 0
 }
 
 // Describe implements prometheus.Collector.
@@ -129,8 +153,12 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	d := c.descs
 	ch <- c.took.metric(d.handler)
 	ch <- prometheus.MustNewConstMetric(d.claims, prometheus.GaugeValue, float64(c.claims.Load()))
-	if up := c.up.Load(); up != 0 {
-		ch <- prometheus.MustNewConstMetric(d.sourceUp, prometheus.GaugeValue, float64(max(0, up)))
+	if up, known := c.up.all(); known {
+		value := 0.0
+		if up {
+			value = 1
+		}
+		ch <- prometheus.MustNewConstMetric(d.sourceUp, prometheus.GaugeValue, value)
 	}
 	if limits := c.limits.Load(); limits != nil {
 		for name, l := range *limits {

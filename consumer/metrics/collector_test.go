@@ -185,6 +185,22 @@ func TestUnknownIsAbsent(t *testing.T) {
 		`longshore_deliveries_full 1`, `longshore_held_messages 2`)
 }
 
+// TestOneOfSeveralSourcesIsDown: there is contact where all sources have it.
+func TestOneOfSeveralSourcesIsDown(t *testing.T) {
+	m := metrics.New("orders")
+	for _, c := range []struct {
+		kind  broker.Kind
+		input int
+		want  string
+	}{
+		{broker.Up, 0, "1"}, {broker.Down, 1, "0"}, {broker.Up, 0, "0"}, {broker.Down, 1, "0"}, {broker.Down, 0, "0"},
+		{broker.Up, 1, "0"}, {broker.Up, 0, "1"},
+	} {
+		m.Observe(consumer.SourceEvent{Event: broker.Event{Kind: c.kind}, Input: c.input})
+		wantSeries(t, expose(t, m), `longshore_source_up `+c.want)
+	}
+}
+
 // TestDelayedDeadLetters: what waits because the dead letters are down is a figure of its own.
 func TestDelayedDeadLetters(t *testing.T) {
 	m := metrics.New("orders")

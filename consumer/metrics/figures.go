@@ -38,8 +38,9 @@ func newDescs(label prometheus.Labels) *descs {
 		limits:  desc("workers_limit", "The least and the most workers, as last set.", "bound"),
 		handler: desc("handler_duration_seconds",
 			"Time of handler calls that returned nil. Calls of a worker in a row count with their mean."),
-		claims:   desc("claims", "Claims held: partitions on Kafka, 1 on JetStream while subscribed."),
-		sourceUp: desc("source_up", "Whether the source had contact with its broker when it last spoke of it. Absent before that."),
+		claims: desc("claims", "Claims held: partitions on Kafka, 1 on JetStream while subscribed."),
+		sourceUp: desc("source_up", "Whether the source, of several each of them, had contact with its broker when it last spoke of "+
+			"it. Absent before that."),
 		oldest: desc("oldest_unfinished_timestamp_seconds",
 			"Time of the oldest message that was received and is not settled, as its producer or broker set it. Absent where there is "+
 				"none."),
