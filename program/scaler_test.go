@@ -265,6 +265,28 @@ func TestScalerPage(t *testing.T) {
 	}
 }
 
+// TestSourcesOfOneName: the same topic and group on two clusters, as while one is left for the other, are two.
+func TestSourcesOfOneName(t *testing.T) {
+	of := func(arrived int64) workView {
+		return workView{read: func(context.Context) (sourceWork, error) {
+			return sourceWork{parts: []replicas.Part{{Name: "orders/in/0", Arrived: arrived}}, most: 1}, nil
+		}}
+	}
+	target := fakeTargets("orders")["orders"]
+	target.views = []workView{of(1_000_000), of(1000)}
+	tracker := &replicas.Tracker{}
+	for range 3 {
+		r, err := target.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tracker.Add(r)
+	}
+	if f := tracker.Figures(); !f.Known || f.In != 0 || f.Out != 0 || f.Most != 2 {
+		t.Errorf("nothing comes, and %+v", f)
+	}
+}
+
 // TestScalerOnKafka: wakes from zero for a group that nobody has joined, follows what is done, and says so when it cannot see.
 func TestScalerOnKafka(t *testing.T) {
 	t.Parallel()

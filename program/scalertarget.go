@@ -99,10 +99,14 @@ func (t *scalerTarget) look(ctx context.Context) (r replicas.Reading, err error)
 		asking.Go(func() error { members = t.members.read(ctx); return nil })
 	}
 	bounded := true
-	for _, v := range t.views {
+	for i, v := range t.views {
 		w, failed := v.read(ctx)
 		err = errors.Join(err, failed)
-		r.Parts, r.Missing = append(r.Parts, w.parts...), r.Missing || w.missing
+		for _, p := range w.parts {
+			p.Name = fmt.Sprintf("%d %s", i, p.Name) // on another cluster there may be the same names
+			r.Parts = append(r.Parts, p)
+		}
+		r.Missing = r.Missing || w.missing
 		r.Most += w.most
 		bounded = bounded && (w.most > 0 || w.later)
 	}
