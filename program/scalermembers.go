@@ -23,15 +23,19 @@ const (
 	askAbreast  = 16
 	mostAsked   = 1000
 	mostOfReply = 64 << 10
+	// keepAddresses is for how long they are asked where they were, when nobody tells where they are.
+	keepAddresses = time.Minute
 )
 
-// A memberView asks the processes of a consumer how they are, at their admin addresses.
+// A memberView asks the processes of a consumer how they are, at their admin addresses. It is not for several goroutines at once.
 type memberView struct {
 	path   string
 	hosts  []string // host:port
 	sample bool     // there are others
 	client *http.Client
 	lookup func(ctx context.Context, host string) ([]string, error)
+	known  []string  // the addresses, when they were last looked up
+	at     time.Time // which was then
 }
 
 func newMemberView(consumer string, hosts []string) *memberView {
@@ -50,10 +54,10 @@ func (v *memberView) close() { v.client.CloseIdleConnections() }
 // read asks all processes, several at a time. nil: nobody can tell which there are. One that does not answer is there and has
 // told nothing; one that refuses the connection, or does not have the consumer, is not there.
 func (v *memberView) read(ctx context.Context) *replicas.Members {
-	addresses, err := v.addresses(ctx)
-	if err != nil {
+	if !v.find(ctx) {
 		return nil
 	}
+	addresses := v.known
 	told, there, without := make([]*replicas.Process, len(addresses)), make([]bool, len(addresses)), make([]bool, len(addresses))
 	var asking errgroup.Group
 	asking.SetLimit(askAbreast)
@@ -83,6 +87,17 @@ func (v *memberView) read(ctx context.Context) *replicas.Members {
 		m.There = -1
 	}
 	return m
+}
+
+// find looks the names up, and says whether it is known where the processes are, or were just now. It leaves time to ask them.
+func (v *memberView) find(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	addresses, err := v.addresses(ctx)
+	if err == nil {
+		v.known, v.at = addresses, time.Now()
+	}
+	return !v.at.IsZero() && time.Since(v.at) < keepAddresses
 }
 
 // addresses looks the names up. A name that nobody has stands for no processes.

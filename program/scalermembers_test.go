@@ -116,6 +116,49 @@ func TestMembersByName(t *testing.T) {
 	}
 }
 
+// TestLookupThatFailsOnce: the processes are asked where they were, so that what they say still counts: here that a breaker is
+// open, and more would only wait, too.
+func TestLookupThatFailsOnce(t *testing.T) {
+	t.Parallel()
+	at := answering(t, 200, `{"limits":{"max":8},"runs":10,"run_seconds":1,"breakers":{"a":{"state":"open"}}}`)
+	host, port, err := net.SplitHostPort(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := fakeTargets("orders")["orders"]
+	target.views = []workView{{read: func(context.Context) (sourceWork, error) {
+		return sourceWork{parts: []replicas.Part{{Name: "in/0", Arrived: 96000, Backlog: 96000}}, most: 12}, nil
+	}}}
+	target.members = newMemberView("orders", []string{net.JoinHostPort("orders", port)})
+	target.members.client.Timeout = patience
+	defer target.members.close()
+	silent := false
+	target.members.lookup = func(ctx context.Context, _ string) ([]string, error) {
+		if silent {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return []string{host}, nil
+	}
+	tracker := &replicas.Tracker{}
+	for i := range 4 {
+		silent = i == 3
+		r, err := target.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tracker.Add(r)
+	}
+	a := replicas.Need(tracker.Figures(), replicas.Settings{PerReplica: 100, Drain: time.Minute})
+	if a.Reason != replicas.Open || a.Replicas != 1 {
+		t.Errorf("%+v, want 1: a breaker is open", a)
+	}
+	target.members.at = target.members.at.Add(-keepAddresses)
+	if m := target.members.read(t.Context()); m != nil {
+		t.Errorf("where they were a minute ago nobody needs to be: %+v", m)
+	}
+}
+
 // TestMemberWithABreaker: one that is not closed is told.
 func TestMemberWithABreaker(t *testing.T) {
 	t.Parallel()
