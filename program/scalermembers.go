@@ -25,6 +25,8 @@ const (
 	mostOfReply = 64 << 10
 	// keepAddresses is for how long they are asked where they were, when nobody tells where they are.
 	keepAddresses = time.Minute
+	// keepWords is for how long what one told counts that does not answer.
+	keepWords = time.Minute
 )
 
 // A memberView asks the processes of a consumer how they are, at their admin addresses. It is not for several goroutines at once.
@@ -36,6 +38,13 @@ type memberView struct {
 	lookup func(ctx context.Context, host string) ([]string, error)
 	known  []string  // the addresses, when they were last looked up
 	at     time.Time // which was then
+	told   map[string]word
+}
+
+// A word is what a process told last, and when.
+type word struct {
+	process *replicas.Process
+	at      time.Time
 }
 
 func newMemberView(consumer string, hosts []string) *memberView {
@@ -51,8 +60,8 @@ func newMemberView(consumer string, hosts []string) *memberView {
 
 func (v *memberView) close() { v.client.CloseIdleConnections() }
 
-// read asks all processes, several at a time. nil: nobody can tell which there are. One that does not answer is there and has
-// told nothing; one that refuses the connection, or does not have the consumer, is not there.
+// read asks all processes, several at a time. nil: nobody can tell which there are. One that does not answer is there, and what
+// it told within the last minute still counts; one that refuses the connection, or does not have the consumer, is not there.
 func (v *memberView) read(ctx context.Context) *replicas.Members {
 	if !v.find(ctx) {
 		return nil
@@ -72,17 +81,25 @@ func (v *memberView) read(ctx context.Context) *replicas.Members {
 	}
 	_ = asking.Wait()
 	m := &replicas.Members{}
+	words := make(map[string]word)
 	for i, p := range told {
-		if there[i] {
-			m.There++
-		}
-		if without[i] {
+		switch {
+		case without[i]:
 			m.Without++
+			continue
+		case !there[i]:
+			continue
 		}
-		if p != nil {
-			m.Told = append(m.Told, *p)
+		m.There++
+		said := word{p, time.Now()}
+		if p == nil {
+			said = v.told[addresses[i]]
+		}
+		if said.process != nil && time.Since(said.at) < keepWords {
+			m.Told, words[addresses[i]] = append(m.Told, *said.process), said
 		}
 	}
+	v.told = words
 	if v.sample {
 		m.There = -1
 	}

@@ -159,6 +159,32 @@ func TestLookupThatFailsOnce(t *testing.T) {
 	}
 }
 
+// TestMemberThatIsSilentOnce: what it told a moment ago still counts, as that its breaker is open.
+func TestMemberThatIsSilentOnce(t *testing.T) {
+	t.Parallel()
+	ill := false
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if ill {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		_, _ = io.WriteString(w, `{"limits":{"max":8},"runs":10,"run_seconds":1,"breakers":{"a":{"state":"open"}}}`)
+	}))
+	t.Cleanup(s.Close)
+	at := s.Listener.Addr().String()
+	v := newMemberView("orders", []string{at})
+	v.client.Timeout = patience
+	defer v.close()
+	first := v.read(t.Context())
+	ill = true
+	if m := v.read(t.Context()); len(m.Told) != 1 || !slices.Equal(m.Told, first.Told) || !m.Told[0].Open {
+		t.Errorf("%+v, want %+v", m, first)
+	}
+	v.told[at] = word{v.told[at].process, time.Now().Add(-keepWords)}
+	if m := v.read(t.Context()); m.There != 1 || len(m.Told) != 0 {
+		t.Errorf("it has told nothing for a minute, and %+v", m)
+	}
+}
+
 // TestMemberWithABreaker: one that is not closed is told.
 func TestMemberWithABreaker(t *testing.T) {
 	t.Parallel()
