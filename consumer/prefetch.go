@@ -48,9 +48,14 @@ func (b *budgets) opening(f *feed) broker.Budget {
 	}
 	all := b.cfg.mainBudget()
 	if _, ok := f.source.(broker.Rebudgeter); ok {
-		all.Messages = prefetch(all.Messages, b.cfg.Pool.Max, 0, 0, b.cfg.batchSize(), 0)
+		all.Messages = b.atFirst()
 	}
 	return all
+}
+
+// atFirst is how many messages a source holds whose budget can change, as long as nothing is known.
+func (b *budgets) atFirst() int {
+	return prefetch(b.cfg.mainBudget().Messages, b.cfg.Pool.Max, 0, 0, b.cfg.batchSize(), 0)
 }
 
 // run looks after the budgets of the sources that can change theirs, until ctx ends.
@@ -58,7 +63,7 @@ func (b *budgets) run(ctx context.Context) {
 	wait := prefetchEvery
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	now, done := b.opening(b.feeds[0]).Messages, int64(0)
+	now, done := b.atFirst(), int64(0)
 	for {
 		select {
 		case <-ctx.Done():

@@ -135,6 +135,37 @@ func TestQuietConsumerLooksRarely(t *testing.T) {
 	})
 }
 
+// TestBudgetBesideASourceWithoutOne: the first source has all of its part and cannot change it; the second one begins with little,
+// and has more when its handlers turn out to be quick.
+func TestBudgetBesideASourceWithoutOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "a": 1}})
+		fixed := struct{ broker.Source }{b.Source(membroker.SourceConfig{Group: "a", Topics: []string{"a"}})}
+		source := &rebudgeted{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}})}
+		c, err := New(Config{Sources: []Input{{Source: fixed}, {Source: source}}, Pool: Pool{Max: 1},
+			Handler: func(context.Context, *Message) error { return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		for range 1000 {
+			if err := b.Produce(broker.Outgoing{Topic: "in"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if source.sets.Load() == 0 {
+			t.Error("its budget was never set")
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // rebudgeted counts how often its budget is set.
 type rebudgeted struct {
 	*membroker.Source
