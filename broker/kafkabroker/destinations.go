@@ -265,10 +265,11 @@ func refusesCompressed(err error) bool {
 
 // refusesProducer says whether an answer is about who writes, and not about the topic. Somebody else has our transactional id, or
 // its coordinator has aborted the transaction, or forgotten the id: after transactional.id.expiration.ms without a transaction.
+// Or the last transaction is still being written out, perhaps to another topic.
 func refusesProducer(err error) bool {
 	switch codeOf(err) {
 	case kafka.InvalidProducerEpoch, kafka.InvalidTransactionState, kafka.InvalidProducerIDMapping, kafka.ProducerFenced,
-		codeAbortable:
+		codeAbortable, codeConcurrent:
 		return true
 	}
 	return false

@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,22 @@ func TestCompressionIsNotWhy(t *testing.T) {
 		if got := d.compresses("t"); got != tc.want {
 			t.Errorf("%s: compressed %v, want %v", tc.name, got, tc.want)
 		}
+	}
+}
+
+// A topic whose leader says that the last transaction is being written out has refused nothing (transaction version 2): it is not
+// the one to wait, and where that transaction is stuck, it waits as long only as one that has taken its end.
+func TestConcurrentBlocksNoTopic(t *testing.T) {
+	d, began := newDestinations(nil, false), time.Now()
+	b := &outBatch{partitionID: partitionID{"t", 0}, n: 1}
+	err := d.refused(&producedError{"t", b, fmt.Errorf("t/0: %w", codeConcurrent)})
+	var topic *outputError
+	if errors.As(err, &topic) || codeOf(err) != codeConcurrent || d.blocked() != nil {
+		t.Errorf("refused: %v; topics wait: %v", err, d.blocked() != nil)
+	}
+	d.hold(nil, []string{"t"})
+	if until := d.stuck[0].until; until.After(began.Add(stuckMost / 2)) {
+		t.Errorf("it waits for %v", until.Sub(began))
 	}
 }
 
