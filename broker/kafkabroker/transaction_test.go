@@ -1,12 +1,14 @@
 package kafkabroker
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Each phase and event: what follows. What is not listed leaves the phase as it is.
@@ -177,5 +179,30 @@ func TestTransactionsTurn(t *testing.T) {
 	x.leave()
 	if err := <-read; err != nil && codeOf(err) == 0 { // the broker answers, that there is no such group
 		t.Errorf("behind it: %v", err)
+	}
+}
+
+// TestAbandonUnclear: the source ends while nobody knows what became of its last transaction, which is open. It is ended with the
+// source: else whoever has the partitions next waits for as long as a transaction may take.
+func TestAbandonUnclear(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(1, "in"))
+	cfg := Config{Connection: Connection{Brokers: c.ListenAddrs()}, Group: "g", Topics: []string{"in"}}.withDefaults()
+	net, err := cfg.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer net.transport.CloseIdleConnections()
+	x := newTransactor(&coordinator{c: net, group: "g"}, &cfg)
+	c.ControlKey(keyEndTxn, func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("cut off"), true })
+	cs := []*commitment{{partitionID: partitionID{"in", 0}, offset: 5}}
+	err = x.commit(t.Context(), func() bool { return true }, map[memberID][]*commitment{{generation: -1}: cs}, nil)
+	if !errors.Is(err, errUnclear) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	x.abandon(ctx)
+	if g := c.GroupInfo("g"); g == nil || g.Commits["in"][0].Offset != 5 {
+		t.Errorf("it is open: of the group is known %+v", g)
 	}
 }

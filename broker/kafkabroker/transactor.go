@@ -111,9 +111,15 @@ func (x *transactor) refused(err error) bool {
 	return x.phase == txnStranger && (code == kafka.TransactionalIDAuthorizationFailed || code == kafka.InvalidTransactionTimeout)
 }
 
-// abandon aborts what is open, as far as that takes no longer than ctx.
+// abandon ends what is open, as far as that takes no longer than ctx. One whose EndTxn got no answer may be open, too: that is
+// sent once more, and where it is refused, the transaction is aborted.
 func (x *transactor) abandon(ctx context.Context) {
-	if x.phase == txnBroken {
+	if x.phase == txnUnclear {
+		if committed, _ := x.endAgain(ctx); committed {
+			return
+		}
+	}
+	if x.phase == txnBroken || x.phase == txnUnclear {
 		_ = x.name(ctx)
 	}
 }
