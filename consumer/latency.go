@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -23,19 +24,21 @@ type Latency struct {
 	Bounds []time.Duration
 	// Buckets are messages each; not added up.
 	Buckets []int64
-	// Sum of all.
+	// Sum of all, at most the longest Duration, 292 years: that is what 15,000 messages have that are a week old.
 	Sum time.Duration
+	// Seconds are the sum of all, however large.
+	Seconds float64
 }
 
 // ages is the latency as it is counted.
 type ages struct {
 	buckets [len(latencyBounds) + 1]atomic.Int64
-	sum     atomic.Int64
+	sum     atomic.Uint64 // the bits of a float64: nanoseconds
 }
 
 // add counts messages that are acked now. Those of a work are mostly of one bucket: there is one write for all in a row that are.
 func (a *ages) add(ms []broker.Message, now int64) {
-	at, n, sum := 0, int64(0), int64(0)
+	at, n, sum := 0, int64(0), 0.0
 	for i := range ms {
 		if ms[i].Nanos == 0 {
 			continue
@@ -46,11 +49,11 @@ func (a *ages) add(ms []broker.Message, now int64) {
 			at, n = b, 0
 		}
 		n++
-		sum += age
+		sum += float64(age)
 	}
 	a.put(at, n)
-	if sum > 0 {
-		a.sum.Add(sum)
+	for old := a.sum.Load(); sum > 0 && !a.sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+sum)); {
+		old = a.sum.Load()
 	}
 }
 
@@ -69,7 +72,11 @@ func bucketOf(age int64) (b int) {
 }
 
 func (a *ages) latency() Latency {
-	l := Latency{Bounds: latencyBounds[:], Buckets: make([]int64, len(a.buckets)), Sum: time.Duration(a.sum.Load())}
+	sum := math.Float64frombits(a.sum.Load())
+	l := Latency{Bounds: latencyBounds[:], Buckets: make([]int64, len(a.buckets)), Sum: math.MaxInt64, Seconds: sum / 1e9}
+	if sum < math.MaxInt64 {
+		l.Sum = time.Duration(sum)
+	}
 	for i := range l.Buckets {
 		l.Buckets[i] = a.buckets[i].Load()
 	}

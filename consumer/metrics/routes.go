@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -127,5 +128,5 @@ func (d *descs) collectLatency(ch chan<- prometheus.Metric, l consumer.Latency) 
 			upTo[l.Bounds[i].Seconds()] = count
 		}
 	}
-	ch <- prometheus.MustNewConstHistogram(d.latency, count, l.Sum.Seconds(), upTo)
+	ch <- prometheus.MustNewConstHistogram(d.latency, count, cmp.Or(l.Seconds, l.Sum.Seconds()), upTo)
 }
