@@ -135,7 +135,7 @@ func TestQuietConsumerLooksRarely(t *testing.T) {
 	})
 }
 
-// TestBudgetBesideASourceWithoutOne: the first source has all of its part and cannot change it; the second one begins with little,
+// TestBudgetBesideASourceWithoutOne: the first source has all of its part and cannot change it; the second one begins with few,
 // and has more when its handlers turn out to be quick.
 func TestBudgetBesideASourceWithoutOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
