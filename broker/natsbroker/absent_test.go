@@ -16,6 +16,7 @@ import (
 // A server whose JetStream has ended still answers: connections stay, and each pull is told that nobody is there. Who looks at
 // the source is told, too, though nothing is to be pulled or settled.
 func TestJetStreamEndsAlone(t *testing.T) {
+	t.Parallel()
 	for name, budget := range map[string]int{"with a pull": 100, "with a full budget": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

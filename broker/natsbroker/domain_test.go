@@ -81,6 +81,7 @@ func TestDomainOfALeafNode(t *testing.T) {
 
 // Who waits for a stream of the hub has heard of the hub's JetStream, and waits on while the hub is away.
 func TestHubGoesWhileAStreamIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	for name, began := range map[string]bool{"at the start": false, "with Recreate": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

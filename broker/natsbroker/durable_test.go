@@ -95,6 +95,7 @@ func TestMoreRequestsThanMayWait(t *testing.T) {
 
 // Whoever may change the consumer may do so while it is in use.
 func TestConsumerChangedWhileInUse(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*jetstream.ConsumerConfig){
 		"limits on pulls": func(cc *jetstream.ConsumerConfig) { cc.MaxRequestBatch, cc.MaxRequestExpires = 7, 2*time.Second },
 		"ack wait":        func(cc *jetstream.ConsumerConfig) { cc.AckWait = 3 * time.Second },

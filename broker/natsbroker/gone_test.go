@@ -371,6 +371,7 @@ func TestRestoredWithoutItsConsumer(t *testing.T) {
 
 // The same where others have written as much to it as it had, before the process that makes its consumer anew is back.
 func TestRestoredAndGrown(t *testing.T) {
+	t.Parallel()
 	for name, trouble := range map[string]func(*proxy){
 		"at once":                           func(*proxy) {},
 		"and the answer that tells is lost": func(p *proxy) { loseAnswers(p, "stream_msg_get_response", 1) },
@@ -452,6 +453,7 @@ func TestConsumerAheadOfItsStream(t *testing.T) {
 
 // Who resets the consumer wants messages to be handled again. They are not taken for finished, and an order goes on.
 func TestConsumerReset(t *testing.T) {
+	t.Parallel()
 	for name, ordered := range map[string]bool{"no order": false, "order": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -482,6 +484,7 @@ func TestConsumerReset(t *testing.T) {
 
 // A pin that the new consumer gave to a request of before it was known is not left to nobody, until its timeout.
 func TestPinnedBeforeTheNewConsumerIsKnown(t *testing.T) {
+	t.Parallel()
 	for name, first := range map[string]int{"who had its turn": 3, "who stood by": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

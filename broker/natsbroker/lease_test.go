@@ -10,6 +10,7 @@ import (
 // What lay in the socket of a frozen process, or was held up by the network, looks fresh when it is read. Another has had it by
 // then: here it has settled all, so that whatever is handed out was late, however busy the machine is.
 func TestLateDeliveriesAreNotHandedOut(t *testing.T) {
+	t.Parallel()
 	ts, a := serveStream(t)
 	p := startProxy(t, ts.opts.Port)
 	cfg := config(p.url())

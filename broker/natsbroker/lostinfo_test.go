@@ -28,6 +28,7 @@ func loseAnswers(p *proxy, kind string, n int32) {
 // A consumer that is made anew goes on where the one before was, also where the stream does not answer at first: it does not
 // begin as one that has never been there.
 func TestRecreateWhileTheStreamIsSilent(t *testing.T) {
+	t.Parallel()
 	for name, silent := range map[string]func(p *proxy, open func() *opened) *opened{
 		"when it opens": func(p *proxy, open func() *opened) *opened {
 			loseAnswers(p, "stream_info_response", 1)

@@ -125,6 +125,7 @@ func TestOldNacksToANewStream(t *testing.T) {
 // What is still out when a process was pinned no more, and its stream was made anew, says nothing of the messages that have its
 // sequences now.
 func TestOldTurnsToANewStream(t *testing.T) {
+	t.Parallel()
 	for name, settle := range map[string]func(s *opened, m broker.Message) error{
 		"ack":  func(s *opened, m broker.Message) error { return s.Ack(m.Claim, []uint64{m.Token}) },
 		"nack": func(s *opened, m broker.Message) error { return s.Nack(m.Claim, []broker.Back{{Token: m.Token}}) },
@@ -176,6 +177,7 @@ func TestOldTurnsToANewStream(t *testing.T) {
 // After a loss of power the stream may have lost its last messages, and gives their sequences to others. What is said of those
 // that are lost says nothing of these.
 func TestOldSettlesAfterAStreamLostItsEnd(t *testing.T) {
+	t.Parallel()
 	for name, settle := range map[string]func(t *testing.T, s *opened, ms []broker.Message, lost func()){
 		"acks on their way": func(t *testing.T, s *opened, ms []broker.Message, lost func()) {
 			ack(t, s, ms...)
@@ -228,6 +230,7 @@ func TestOldSettlesAfterAStreamLostItsEnd(t *testing.T) {
 // The same where another process has all of the new ones before this one is connected again: how far the consumer has delivered
 // tells nothing then.
 func TestOldSettlesAfterAStreamLostItsEndToAnother(t *testing.T) {
+	t.Parallel()
 	for name, settle := range map[string]func(t *testing.T, s *opened, ms []broker.Message, lost func()){
 		"acks on their way": func(t *testing.T, s *opened, ms []broker.Message, lost func()) {
 			ack(t, s, ms...)
@@ -279,6 +282,7 @@ func TestOldSettlesAfterAStreamLostItsEndToAnother(t *testing.T) {
 
 // And where the stream is at another server than the one that the process is connected to, so that its connection stays.
 func TestOldSettlesAfterAnotherServerLostTheStream(t *testing.T) {
+	t.Parallel()
 	for name, budget := range map[string]int{"with a pull": 100, "with a full budget": 5} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

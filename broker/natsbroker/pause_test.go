@@ -11,6 +11,7 @@ import (
 // A consumer that somebody has paused at the server is told of, once, and so is the end of it. What waits there is known to be
 // held, and comes when it is resumed.
 func TestPausedAtTheServer(t *testing.T) {
+	t.Parallel()
 	for _, order := range []string{"none", "key"} {
 		t.Run(order, func(t *testing.T) {
 			t.Parallel()

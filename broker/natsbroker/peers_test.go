@@ -53,6 +53,7 @@ func TestPeers(t *testing.T) {
 // TestPeersAddUp has processes come, go, die, stand still and be cut off at random, each hearing the others some time later: the
 // shares are never more than the whole, and are the whole soon after the last trouble.
 func TestPeersAddUp(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		g := peerGroup{r: r}

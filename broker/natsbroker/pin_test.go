@@ -146,6 +146,7 @@ func TestDurableWithoutAGroup(t *testing.T) {
 // Who follows that advice while processes run in an order ends none of them: what is out is finished, and then one at a time goes
 // on.
 func TestDurableGetsAGroupUnderway(t *testing.T) {
+	t.Parallel()
 	ts, a := serveStream(t)
 	cfg := pinConfig(ts.url())
 	closeSource(t, open(t, cfg))
@@ -216,6 +217,7 @@ func TestDurableGetsAGroup(t *testing.T) {
 // With a group but no order the processes would be pinned for nothing, and one that pulls without it would break the order of the
 // others.
 func TestDurableWithAGroupIsForAnOrder(t *testing.T) {
+	t.Parallel()
 	ts := startServer(t)
 	ts.admin().stream()
 	cfg := pinConfig(ts.url())
@@ -364,6 +366,7 @@ func pretender(t *testing.T, ts *testServer, version string) string {
 // Who was never pinned and stops, or pauses, leaves a request with the server. It must not be pinned for nobody: the next would
 // wait until that is over.
 func TestNobodyIsPinned(t *testing.T) {
+	t.Parallel()
 	for name, leave := range map[string]func(t *testing.T, s *opened){
 		"close": func(t *testing.T, s *opened) { closeSource(t, s) },
 		"pause": func(t *testing.T, s *opened) {

@@ -56,6 +56,7 @@ func TestOrderBesideADeadConnection(t *testing.T) {
 
 // What is here and was removed from the stream meanwhile is counted by the server no more, and is not taken for what is missing.
 func TestOrderBesideMessagesThatAreRemoved(t *testing.T) {
+	t.Parallel()
 	remove := func(t *testing.T, a *admin, seq uint64, unsettled int) {
 		st := must(a.js.Stream(t.Context(), "S"))
 		if err := st.DeleteMsg(t.Context(), seq); err != nil {

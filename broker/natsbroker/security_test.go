@@ -383,6 +383,7 @@ func TestSecretsThatOthersMayRead(t *testing.T) {
 
 // Who may not ask is not told so by an answer: there is none. What says that nobody answered says what right is missing.
 func TestMissingRightsAreNamed(t *testing.T) {
+	t.Parallel()
 	for lacks, ask := range map[string]func(t *testing.T, c natsbroker.Connection) error{
 		"STREAM.NAMES": func(t *testing.T, c natsbroker.Connection) error {
 			p := newPublisher(t, c.URLs[0], func(pc *natsbroker.PublisherConfig) { pc.Connection = c })

@@ -156,6 +156,7 @@ func TestNoGapWithFilter(t *testing.T) {
 
 // A stream may be told while in use to keep the last messages of each subject only: what is missing from then on was replaced.
 func TestNoGapOfAnEditedStream(t *testing.T) {
+	t.Parallel()
 	for name, edit := range map[string]func(*jetstream.StreamConfig){
 		"max_msgs_per_subject": func(sc *jetstream.StreamConfig) { sc.MaxMsgsPerSubject = 1 },
 		"allow_rollup":         func(sc *jetstream.StreamConfig) { sc.AllowRollup = true },
@@ -255,6 +256,7 @@ func TestNoGapOfBefore(t *testing.T) {
 // A mirror keeps its origin's sequences, and takes not all of its messages: those that a filter leaves out, or that were replaced
 // before it came to them, are missing by design.
 func TestNoGapOfAMirror(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	for name, c := range map[string]struct {
 		mirror   jetstream.StreamSource

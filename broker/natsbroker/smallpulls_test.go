@@ -13,6 +13,7 @@ import (
 // Where the budget is used up, each ack frees one place of it. Not each is asked for by a pull of its own, which the server
 // answers by itself, too; and it goes on.
 func TestSmallPullsAreFew(t *testing.T) {
+	t.Parallel()
 	const budget, n = 40, 300
 	ts, a := serveStream(t)
 	var pulls atomic.Int64

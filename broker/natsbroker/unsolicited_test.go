@@ -88,6 +88,7 @@ func TestRefusedPullsAreToldSeldom(t *testing.T) {
 	a.publish(1, 10) // and what is asked for comes
 	ack(t, s, receive(t, s, 10)...)
 	a.settled()
+	eventually(t, "the refusal is told", func() bool { return len(s.events.of(broker.Warning)) > 0 }) // not by who hands out
 	if w := s.events.of(broker.Warning); len(w) != 1 || !strings.Contains(w[0].Err.Error(), "Exceeded MaxRequestBatch of 3") {
 		t.Errorf("%d warnings: %v, want one", len(w), w)
 	}
@@ -95,6 +96,7 @@ func TestRefusedPullsAreToldSeldom(t *testing.T) {
 
 // A server that ends each pull at once is not asked again as fast as it answers.
 func TestPullsThatEndAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, h := range map[string]nats.Header{
 		"expired": {"Status": {"408"}, "Description": {"Request Timeout"}, "Nats-Pending-Messages": {"50"},
 			"Nats-Pending-Bytes": {"524288"}},
