@@ -284,8 +284,10 @@ func TestMutantsOfSuite(t *testing.T) {
 	if !inFull() && os.Getenv("LONGSHORE_REAL") == "" {
 		t.Skip("in short: LONGSHORE_REAL=1 or make chaos runs it")
 	}
+	t.Parallel()
 	for _, m := range suiteMutants {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			var out string
 			for range 3 { // what some do wrong depends on who runs first
 				if out = m.run(t); m.seen(out) {
@@ -310,7 +312,8 @@ func (m *suiteMutant) seen(out string) bool {
 func (m *suiteMutant) run(t *testing.T) string {
 	t.Helper()
 	run := fmt.Sprintf("-run=TestConformance/^(%s)$/^(%s)$", strings.ReplaceAll(m.on, " ", "|"), m.by)
-	cmd := exec.Command("go", "test", "-count=1", "-timeout=1m", "-overlay="+overlay(t, m.edits), run, "./broker/membroker")
+	cmd := exec.Command("go", "test", "-count=1", "-timeout=1m", "-vet=off", "-ldflags=-w", "-overlay="+overlay(t, m.edits), run,
+		"./broker/membroker")
 	cmd.Dir = ".."
 	out, _ := cmd.CombinedOutput() // what failed stands in it
 	return string(out)
