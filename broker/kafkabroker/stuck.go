@@ -89,19 +89,29 @@ func (d *destinations) hold(at *txnCoordinator, topics []string) {
 	}
 }
 
-// release lets a topic be written again whose transaction is stuck no longer.
+// release lets a topic be written again whose transaction is stuck no longer. A coordinator is asked once for all topics of a
+// transaction: commits wait for its answer, and there may be hundreds of them.
 func (x *transactor) release(ctx context.Context) {
+	now := time.Now()
+	said := make(map[*txnCoordinator]func(topic string) bool)
 	x.dest.stuck = slices.DeleteFunc(x.dest.stuck, func(s *stuckTxn) bool {
-		now := time.Now()
 		if now.Before(s.next) {
 			return false
 		}
 		s.next = now.Add(stuckGap)
-		ctx, cancel := context.WithTimeout(ctx, x.c.timeout)
-		defer cancel()
-		topics, err := s.at.unfinished(ctx)
-		return err == nil && !slices.Contains(topics, s.topic) || !now.Before(s.until)
+		if said[s.at] == nil {
+			said[s.at] = x.ended(ctx, s.at)
+		}
+		return said[s.at](s.topic) || !now.Before(s.until)
 	})
+}
+
+// ended asks to which topics the end of a transaction is written by now.
+func (x *transactor) ended(ctx context.Context, at *txnCoordinator) func(topic string) bool {
+	ctx, cancel := context.WithTimeout(ctx, x.c.timeout)
+	defer cancel()
+	topics, err := at.unfinished(ctx)
+	return func(topic string) bool { return err == nil && !slices.Contains(topics, topic) }
 }
 
 // unfinished are the topics to which the end of the last transaction is still to be written; none, too, where that end is not

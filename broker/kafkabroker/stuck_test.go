@@ -2,10 +2,12 @@ package kafkabroker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -100,6 +102,50 @@ func testStuckTransaction(t *testing.T, how lack) {
 		if !slices.Equal(got, want) {
 			t.Errorf("in %s is %q, want %q", topic, got, want)
 		}
+	}
+}
+
+// TestStuckTopicsAskedTogether: a transaction cannot be ended in many topics. Commits wait for what its coordinator says of them,
+// which is asked once, and not for each topic.
+func TestStuckTopicsAskedTogether(t *testing.T) {
+	t.Parallel()
+	ts := fakeSystem(t, brokertest.Setup{Topics: 1, Partitions: 1}, "transactional")
+	cfg := ts.config(ts.net.link()).withDefaults()
+	c, err := cfg.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.transport.CloseIdleConnections()
+	x := newTransactor(&coordinator{c: c, group: cfg.Group}, &cfg)
+	left := []string{"topic-3", "topic-5"}
+	var asked atomic.Int32
+	ts.cluster.ControlKey(keyDescribeTransactions, func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		asked.Add(1)
+		r := req.ResponseKind().(*kmsg.DescribeTransactionsResponse)
+		state := kmsg.NewDescribeTransactionsResponseTransactionState()
+		state.TransactionalID, state.State = req.(*kmsg.DescribeTransactionsRequest).TransactionalIDs[0], "PrepareAbort"
+		for _, topic := range left {
+			of := kmsg.NewDescribeTransactionsResponseTransactionStateTopic()
+			of.Topic, of.Partitions = topic, []int32{0}
+			state.Topics = append(state.Topics, of)
+		}
+		r.TransactionStates = append(r.TransactionStates, state)
+		return r, nil, true
+	})
+	for i := range 200 {
+		x.dest.stuck = append(x.dest.stuck, &stuckTxn{at: x.to, topic: fmt.Sprint("topic-", i), until: time.Now().Add(stuckMost)})
+	}
+	x.release(t.Context())
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the coordinator was asked %d times for 200 topics, want once", n)
+	}
+	var still []string
+	for _, s := range x.dest.stuck {
+		still = append(still, s.topic)
+	}
+	if !slices.Equal(still, left) {
+		t.Errorf("%q wait, want %q", still, left)
 	}
 }
 
