@@ -20,12 +20,14 @@ import (
 func TestOutputsKeyless(t *testing.T) {
 	t.Parallel()
 	setup := brokertest.Setup{Topics: 2, Partitions: 1, Lease: lasting}
-	t.Run("fake", func(t *testing.T) {
-		t.Parallel()
-		ts := fakeSystem(t, setup, "transactional")
-		ts.refuseKeyless(ts.group + "-compacted")
-		testOutputsKeyless(t, ts)
-	})
+	for name, e := range keylessErrors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := fakeSystem(t, setup, "transactional")
+			ts.refuseKeyless(ts.group+"-compacted", e)
+			testOutputsKeyless(t, ts)
+		})
+	}
 	t.Run("real", func(t *testing.T) { testOutputsKeyless(t, realSystem(t, setup, "transactional")) })
 }
 

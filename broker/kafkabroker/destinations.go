@@ -222,7 +222,7 @@ func (d *destinations) refused(e *producedError) error {
 		d.plain.Put(e.topic, !bare) // where it is refused without compression, too, that was not why
 	}
 	err := d.block(e.topic, suspectClock(e.err, time.Now()))
-	err.keyless = bare && e.batch.keyless && codeOf(e.err) == kafka.InvalidRecord
+	err.keyless = bare && e.batch.keyless && isInvalid(e.err, true)
 	return err
 }
 

@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"slices"
@@ -45,6 +46,12 @@ type unsent struct {
 }
 
 func (u *unsent) size() int { return len(u.tail) + recordOverhead }
+
+// keyless says that its key is nil, of which the length is -1.
+func (u *unsent) keyless() bool {
+	length, _ := binary.Varint(u.tail)
+	return length < 0
+}
 
 // A delivery is one caller's messages on their way, and what became of each.
 type delivery struct {
@@ -261,7 +268,7 @@ func (s *sender) deliver(batches []*sendBatch) {
 			f.base = nowhere // the Transport knew of nobody to send it to
 		}
 		large := isTooLarge(f.err)
-		if len(b.us) > 1 && (large || codeOf(f.err) == kafka.InvalidRecord) {
+		if len(b.us) > 1 && (large || isInvalid(f.err, slices.ContainsFunc(b.us, func(u *unsent) bool { return u.keyless() }))) {
 			if large {
 				s.tooLarge(b.partitionID, sizeOf(b.us))
 			}
@@ -294,6 +301,13 @@ func (s *sender) paced(batches []*sendBatch, took time.Duration, err error) {
 func isTooLarge(err error) bool {
 	code := codeOf(err)
 	return code == kafka.MessageSizeTooLarge || code == kafka.RecordListTooLarge
+}
+
+// isInvalid says whether a batch was perhaps refused for one of its records. Kafka 2.3 says of one without a key, for a topic
+// that is compacted, that the batch was damaged.
+func isInvalid(err error, keyless bool) bool {
+	code := codeOf(err)
+	return code == kafka.InvalidRecord || keyless && code == kafka.InvalidMessage
 }
 
 func sizeOf(us []*unsent) (n int) {
