@@ -308,7 +308,10 @@ func (x *committer) resolve(life context.Context) (again bool) {
 	defer cancel()
 	began := time.Now()
 	f, err := x.txn.resolve(ctx, witnesses, x.atlas.isGone)
-	if err != nil {
+	switch {
+	case hasEvaded(err):
+		x.note.events.Say(broker.Event{Kind: broker.Warning, Err: err})
+	case err != nil:
 		x.failed(err)
 		return true
 	}

@@ -56,7 +56,8 @@ func fateOf(witnesses []*commitment, at map[partitionID]position, topics map[str
 
 // resolve finds out what became of a transaction whose end got no answer, and asks for it once more first: see txnPhase.
 // witnesses are commitments of it that were never made before: with outputs there is always one, for what was finished has
-// grown. isGone says of topics whether they were deleted.
+// grown. isGone says of topics whether they were deleted. With an *outputError it is known all the same, and the topics wait for
+// its end.
 func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGone func(topic string) bool) (txnFate, error) {
 	if err := x.enter(ctx); err != nil {
 		return fateAborted, err
@@ -67,8 +68,9 @@ func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGon
 			return fateCommitted, err
 		}
 	}
-	if err := x.name(ctx); err != nil || !x.phase.isOpenQuestion() {
-		return fateAborted, err
+	wait := x.nameOrEvade(ctx)
+	if wait != nil && !hasEvaded(wait) || !x.phase.isOpenQuestion() {
+		return fateAborted, wait
 	}
 	ps, names := make([]partitionID, len(witnesses)), make([]string, 0, 1)
 	for i, w := range witnesses {
@@ -89,16 +91,20 @@ func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGon
 		}
 	}
 	f, err := fateOf(witnesses, at, topics, isGone)
-	if err == nil {
-		x.phase = x.phase.after(txnTold)
+	if err != nil {
+		return f, err
 	}
-	return f, err
+	x.phase = x.phase.after(txnTold)
+	return f, wait
 }
 
-// endAgain says whether the transaction is committed by now. false: the coordinator refuses that for good, whatever for.
+// endAgain says whether the transaction is committed by now. false: the coordinator refuses that for good, whatever for. With an
+// *outputError it is, and its end cannot be written.
 func (x *transactor) endAgain(ctx context.Context) (committed bool, err error) {
-	err = insist(ctx, func() error { return x.end(ctx) })
+	busy, err := x.halfway(ctx, func() error { return x.end(ctx) })
 	switch code := codeOf(err); {
+	case busy != nil:
+		return x.endElsewhere(ctx, busy)
 	case err == nil:
 		x.phase = x.phase.after(txnConfirmed)
 		return true, nil

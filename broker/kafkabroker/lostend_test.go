@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -68,9 +69,69 @@ func (ts *testSystem) refuseEnds() {
 		}})
 }
 
+// TestEndUnansweredAndStuck: the end of a transaction gets no answer, and cannot be written to a topic that the transaction had
+// outputs to, for fewer replicas are in sync there than it wants: its coordinator begins no other one under that id. What became
+// of it is found out all the same, all else goes on under another id, and a Warning names the topic.
+func TestEndUnansweredAndStuck(t *testing.T) {
+	t.Parallel()
+	for name, arrives := range map[string]bool{"committed": true, "aborted": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEachVersion(t, func(t *testing.T, ts *testSystem) {
+				r := testLostEnd(t, ts, arrives, func() { ts.stickEnd(arrives) })
+				if _, told := r.event(broker.Warning, "short-of-replicas"); !told {
+					t.Error("no Warning names the topic")
+				}
+			})
+		})
+	}
+}
+
+// stickEnd has the coordinator say of the id whose end is asked for next what it says where that end is decided and cannot be
+// written.
+func (ts *testSystem) stickEnd(committed bool) {
+	var stuck atomic.Pointer[string]
+	ts.cluster.ControlKey(keyEndTxn, func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		id := req.(*kmsg.EndTxnRequest).TransactionalID
+		if stuck.CompareAndSwap(nil, &id); *stuck.Load() != id {
+			return nil, nil, false
+		}
+		r := req.ResponseKind().(*kmsg.EndTxnResponse)
+		if r.ErrorCode = kerr.InvalidTxnState.Code; committed {
+			r.ErrorCode = kerr.ConcurrentTransactions.Code
+		}
+		return r, nil, true
+	})
+	ts.cluster.ControlKey(keyInitProducerID, func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		of, id := stuck.Load(), req.(*kmsg.InitProducerIDRequest).TransactionalID
+		if of == nil || id == nil || *id != *of {
+			return nil, nil, false
+		}
+		r := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+		r.ErrorCode = kerr.ConcurrentTransactions.Code
+		return r, nil, true
+	})
+	ts.cluster.ControlKey(keyDescribeTransactions, func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		r := req.ResponseKind().(*kmsg.DescribeTransactionsResponse)
+		state := kmsg.NewDescribeTransactionsResponseTransactionState()
+		state.TransactionalID = req.(*kmsg.DescribeTransactionsRequest).TransactionalIDs[0]
+		if state.State = "PrepareAbort"; committed {
+			state.State = "PrepareCommit"
+		}
+		of := kmsg.NewDescribeTransactionsResponseTransactionStateTopic()
+		of.Topic, of.Partitions = "short-of-replicas", []int32{0}
+		state.Topics = append(state.Topics, of)
+		r.TransactionStates = append(r.TransactionStates, state)
+		return r, nil, true
+	})
+}
+
 // testLostEnd has the end of the second of three transactions get no answer. It is carried out, or not; then comes meanwhile, and
 // then the end may be asked for again. Each output is to be there once.
-func testLostEnd(t *testing.T, ts *testSystem, arrives bool, meanwhile func()) {
+func testLostEnd(t *testing.T, ts *testSystem, arrives bool, meanwhile func()) *runner {
 	s, err := NewSource(ts.config(ts.net.link()))
 	if err != nil {
 		t.Fatal(err)
@@ -104,4 +165,5 @@ func testLostEnd(t *testing.T, ts *testSystem, arrives bool, meanwhile func()) {
 			t.Errorf("output %s stands where %s is to be", m.Value, want)
 		}
 	}
+	return r
 }

@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,25 +30,51 @@ const (
 	groupsTopic = "__consumer_offsets"
 )
 
-// nameOrEvade is name; where the last transaction is being written out for half of a transaction's time, it evades.
-func (x *transactor) nameOrEvade(ctx context.Context) (err error) {
-	if !x.needsName() {
-		return nil
-	}
-	var busy error
+// halfway is insist for half of a transaction's time. busy is what was answered then, where the last transaction is still being
+// written out.
+func (x *transactor) halfway(ctx context.Context, do func() error) (busy, err error) {
 	enough := time.Now().Add(x.timeout / 2)
 	err = insist(ctx, func() error {
-		err := x.askName(ctx)
+		err := do()
 		if codeOf(err) == codeConcurrent && !time.Now().Before(enough) {
 			busy = err
 			return nil
 		}
 		return err
 	})
+	return busy, err
+}
+
+// nameOrEvade is name; where the last transaction is being written out for half of a transaction's time, it evades.
+func (x *transactor) nameOrEvade(ctx context.Context) error {
+	if !x.needsName() {
+		return nil
+	}
+	busy, err := x.halfway(ctx, func() error { return x.askName(ctx) })
 	if busy != nil {
 		return x.evade(ctx, busy)
 	}
 	return err
+}
+
+// endElsewhere evades where the transaction whose end is asked for again is committed, and its end cannot be written. That it is
+// ours the coordinator has looked at before it said that it is busy.
+func (x *transactor) endElsewhere(ctx context.Context, busy error) (committed bool, err error) {
+	of, unknown := x.to.describe(ctx)
+	if unknown != nil || of.state != committing {
+		return false, busy
+	}
+	if err = x.evade(ctx, busy); hasEvaded(err) {
+		x.phase = x.phase.after(txnTold)
+		return true, err
+	}
+	return false, err
+}
+
+// hasEvaded says whether evade goes on under another id.
+func hasEvaded(err error) bool {
+	var topic *outputError
+	return errors.As(err, &topic)
 }
 
 // evade goes on under another transactional id where the last transaction is stuck, and lets only the topics wait where it is.
@@ -117,41 +144,61 @@ func (x *transactor) ended(ctx context.Context, at *txnCoordinator) func(topic s
 // unfinished are the topics to which the end of the last transaction is still to be written; none, too, where that end is not
 // decided, or all is over. Kafka 3.0 or newer is needed.
 func (k *txnCoordinator) unfinished(ctx context.Context) ([]string, error) {
+	of, err := k.describe(ctx)
+	if !strings.HasPrefix(of.state, decided) {
+		return nil, err
+	}
+	return of.topics, err
+}
+
+// A txnDescribed is what a coordinator says of an id's last transaction: its state, and the topics to which its end is to be
+// written.
+type txnDescribed struct {
+	state  string
+	topics []string
+}
+
+const (
+	decided    = "Prepare" // how the states begin of one whose end is to be written
+	committing = "PrepareCommit"
+)
+
+func (k *txnCoordinator) describe(ctx context.Context) (txnDescribed, error) {
 	w := writer{flexible: true}
 	w.strs([]string{k.id})
 	w.tags()
 	r, err := k.ask(ctx, keyDescribeTransactions, w.b)
 	if err != nil {
-		return nil, err
+		return txnDescribed{}, err
 	}
-	topics, code, err := readUnfinished(r)
+	of, code, err := readTxnDescribed(r)
 	if codeErr(code) != nil && kafka.Error(code) != codeNoTransaction {
 		err = cmp.Or(err, k.check("describing a transaction", code))
 	}
-	return topics, err
+	return of, err
 }
 
 const codeNoTransaction = kafka.Error(105) // TRANSACTIONAL_ID_NOT_FOUND
 
-// readUnfinished reads what a coordinator says of the one id that was asked for.
-func readUnfinished(r *reader) (topics []string, code int16, err error) {
+// readTxnDescribed reads what a coordinator says of the one id that was asked for.
+func readTxnDescribed(r *reader) (of txnDescribed, code int16, err error) {
 	r.i32() // throttle time
 	r.each(func() {
 		code = r.i16()
-		r.str()                                          // id
-		decided := strings.HasPrefix(r.str(), "Prepare") // PrepareCommit, PrepareAbort
-		r.take(4 + 8 + 8 + 2)                            // timeout, start, producer
+		r.str() // id
+		of.state = r.str()
+		r.take(4 + 8 + 8 + 2) // timeout, start, producer
 		r.each(func() {
 			topic := r.str()
 			left := 0
 			r.each(func() { r.i32(); left++ })
 			r.tags()
-			if decided && left > 0 {
-				topics = append(topics, topic)
+			if left > 0 {
+				of.topics = append(of.topics, topic)
 			}
 		})
 		r.tags()
 	})
 	r.tags()
-	return topics, code, r.err()
+	return of, code, r.err()
 }
