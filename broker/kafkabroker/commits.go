@@ -150,6 +150,7 @@ func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a 
 				d.p.tr.buried()
 			}
 			d.p.tr.commit(snapshot{version: d.s.version}) // nothing new before something is
+			x.solo.refused(d.p)
 			x.committed(d, &a)
 			continue
 		case code == kafka.OffsetMetadataTooLarge && x.cfg.Transactional:
@@ -163,6 +164,9 @@ func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a 
 			// hears the same with its next heartbeat and says that all is lost.
 		default:
 			a.troubles = append(a.troubles, ofTopic(d.p.partitionID, d.c.err))
+			if refused(d.c.err) {
+				x.solo.refused(d.p)
+			}
 			if code == kafka.UnknownTopicOrPartition { // it may have been deleted, and perhaps nothing is fetched of it
 				signal(x.bells.find)
 			}

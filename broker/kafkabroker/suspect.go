@@ -166,6 +166,21 @@ func (s *solo) written(p *part, x *suspect) {
 	signal(s.bells.wake)
 }
 
+// refused follows a commit of a partition that its broker does not take, for a right to the topic is missing, or the topic is
+// gone. Nothing of it can run before one is taken, and the others do not wait for that. Where it was to say that a message runs
+// alone no longer, that one is blamed if this process dies before.
+func (s *solo) refused(p *part) {
+	if p.mark != setting && p.mark != clearing {
+		return
+	}
+	p.tr.suspects(nil)
+	p.mark = unmarked
+	if s.marked == p {
+		s.marked = nil
+		signal(s.bells.wake)
+	}
+}
+
 // forget forgets all that of a partition: its claim has ended, or no commit can say what runs alone.
 func (s *solo) forget(p *part) {
 	s.relax(p)

@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -181,6 +182,52 @@ func TestSoloThatDoesNotCome(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSoloThatIsNotCommitted: no commit can say of a partition what runs alone, or runs alone no longer, for a right to its topic
+// is missing, or the topic was deleted. The others do not wait for it.
+func TestSoloThatIsNotCommitted(t *testing.T) {
+	for name, why := range map[string]kafka.Error{
+		"no right": kafka.TopicAuthorizationFailed, "deleted": kafka.UnknownTopicOrPartition,
+	} {
+		for _, ran := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, ran %v", name, ran), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testSoloNotCommitted(t, why, ran) })
+			})
+		}
+	}
+}
+
+// testSoloNotCommitted: ran says that the message that runs alone has done so, and that is what is not committed.
+func testSoloNotCommitted(t *testing.T, why kafka.Error, ran bool) {
+	x := newSoloSystem()
+	come := fetched{records: testBatch{offsets: []int64{0}}.bytes(), high: 10, stable: -1}
+	x.land(come)
+	x.receive()
+	if ran {
+		x.commit()
+		x.land(come)
+		if from, n := x.receive(); from != x.p || n != 1 {
+			t.Fatal("it does not run")
+		}
+		if err := x.h.ack(x.p, []uint64{token(0, 0)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		ds := x.h.collect(false, nil)
+		for _, d := range ds {
+			if d.p == x.p {
+				d.c.err = why
+			}
+		}
+		x.h.answered(ds, func(partitionID, topicID) bool { return why == kafka.UnknownTopicOrPartition })
+		x.land(fetched{err: why})
+		if from, n := x.receive(); from == x.q && n == 1 {
+			return
+		}
+	}
+	t.Error("the other partition waits")
 }
 
 // TestSoloHasRoom: a message that is to run alone is fetched again after the commit that says so. What is prefetched of others
