@@ -2,8 +2,10 @@ package kafkabroker
 
 import (
 	"context"
+	"encoding/binary"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -73,4 +75,48 @@ func testHungCoordinator(t *testing.T, ts *testSystem) {
 	want := ts.put(t, ts.topics[0], 10, 10)
 	eventually(t, "all messages came", func() bool { return r.has(want) })
 	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+}
+
+// A deafConn is to a broker that does not answer where its logs end.
+type deafConn struct {
+	net.Conn
+	asked func()
+}
+
+func (c *deafConn) Write(b []byte) (int, error) {
+	if len(b) >= 6 && binary.BigEndian.Uint16(b[4:]) == keyListOffsets {
+		c.asked()
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestHungLeaders: several leaders hang. All of them are asked where their logs end, beside each other: who waited for one after
+// the other would not look for new leaders in all that time.
+func TestHungLeaders(t *testing.T) {
+	t.Parallel()
+	ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 3}, "sticky", kfake.NumBrokers(3))
+	cfg := ts.config(ts.net.link())
+	cfg.RequestTimeout = time.Hour
+	var mu sync.Mutex
+	asked := make(map[string]bool)
+	dial := cfg.dial
+	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
+		c, err := dial(ctx, network, to)
+		return &deafConn{c, func() { mu.Lock(); defer mu.Unlock(); asked[to] = true }}, err
+	}
+	s, err := NewSource(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	for no := range ts.parts {
+		s.h.place(ts.topics[0], no).moveTo(no)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var measures sync.WaitGroup
+	measures.Go(func() { s.poll.measure(ctx) })
+	eventually(t, "each of them is asked", func() bool { mu.Lock(); defer mu.Unlock(); return len(asked) == len(ts.brokers) })
+	cancel()
+	measures.Wait()
 }

@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -90,27 +91,34 @@ func (x *poller) measure(ctx context.Context) {
 		asked[e.p.partitionID] = true
 	}
 	x.note.asksEnds(asked)
-	for leader, parts := range led {
-		ps := make([]partitionID, len(parts))
-		for i, p := range parts {
-			ps[i] = p.partitionID
-		}
-		began := time.Now()
-		ends, err := x.c.listOffsets(ctx, leader, ps, timeEnd, x.cfg.isolation())
-		x.note.on(toBroker(leader), began, err)
-		if err != nil {
-			continue
-		}
-		for _, p := range parts {
-			switch end, err := offsetOf(ends, p.partitionID); {
-			case moved(err): // it answers, and the next look tells who leads it
-				x.note.rests(toEnd(p.partitionID))
-			case err != nil:
-				x.note.on(toEnd(p.partitionID), began, err)
-			default:
-				x.note.rests(toEnd(p.partitionID))
-				x.h.measured(p, end, time.Now())
-			}
+	var all sync.WaitGroup
+	for leader, parts := range led { // one that does not answer keeps us from no other, nor for longer from the next look
+		all.Go(func() { x.measureAt(ctx, leader, parts) })
+	}
+	all.Wait()
+}
+
+// measureAt asks one leader.
+func (x *poller) measureAt(ctx context.Context, leader int32, parts []*part) {
+	ps := make([]partitionID, len(parts))
+	for i, p := range parts {
+		ps[i] = p.partitionID
+	}
+	began := time.Now()
+	ends, err := x.c.listOffsets(ctx, leader, ps, timeEnd, x.cfg.isolation())
+	x.note.on(toBroker(leader), began, err)
+	if err != nil {
+		return
+	}
+	for _, p := range parts {
+		switch end, err := offsetOf(ends, p.partitionID); {
+		case moved(err): // it answers, and the next look tells who leads it
+			x.note.rests(toEnd(p.partitionID))
+		case err != nil:
+			x.note.on(toEnd(p.partitionID), began, err)
+		default:
+			x.note.rests(toEnd(p.partitionID))
+			x.h.measured(p, end, time.Now())
 		}
 	}
 }
