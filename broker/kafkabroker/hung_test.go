@@ -92,31 +92,59 @@ func (c *deafConn) Write(b []byte) (int, error) {
 }
 
 // TestHungLeaders: several leaders hang. All of them are asked where their logs end, beside each other: who waited for one after
-// the other would not look for new leaders in all that time.
+// the other would not look for new leaders in all that time, nor tell the lag of the other partitions.
 func TestHungLeaders(t *testing.T) {
 	t.Parallel()
-	ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 3}, "sticky", kfake.NumBrokers(3))
-	cfg := ts.config(ts.net.link())
-	cfg.RequestTimeout = time.Hour
-	var mu sync.Mutex
-	asked := make(map[string]bool)
-	dial := cfg.dial
-	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
-		c, err := dial(ctx, network, to)
-		return &deafConn{c, func() { mu.Lock(); defer mu.Unlock(); asked[to] = true }}, err
+	for name, measure := range map[string]func(ctx context.Context, t *testing.T, ts *testSystem, cfg Config){
+		"of a source":   measureSource,
+		"of a lag view": measureLag,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 3}, "sticky", kfake.NumBrokers(3))
+			for no := range ts.parts {
+				if err := ts.cluster.MoveTopicPartition(ts.topics[0], no, no); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := ts.config(ts.net.link())
+			cfg.RequestTimeout = time.Hour
+			var mu sync.Mutex
+			asked := make(map[string]bool)
+			dial := cfg.dial
+			cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
+				c, err := dial(ctx, network, to)
+				return &deafConn{c, func() { mu.Lock(); defer mu.Unlock(); asked[to] = true }}, err
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var measures sync.WaitGroup
+			measures.Go(func() { measure(ctx, t, ts, cfg) })
+			eventually(t, "each of them is asked", func() bool { mu.Lock(); defer mu.Unlock(); return len(asked) == len(ts.brokers) })
+			cancel()
+			measures.Wait()
+		})
 	}
+}
+
+func measureSource(ctx context.Context, t *testing.T, ts *testSystem, cfg Config) {
 	s, err := NewSource(cfg)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
-	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	defer func() { _ = s.Close(context.Background()) }()
 	for no := range ts.parts {
 		s.h.place(ts.topics[0], no).moveTo(no)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var measures sync.WaitGroup
-	measures.Go(func() { s.poll.measure(ctx) })
-	eventually(t, "each of them is asked", func() bool { mu.Lock(); defer mu.Unlock(); return len(asked) == len(ts.brokers) })
-	cancel()
-	measures.Wait()
+	s.poll.measure(ctx)
+}
+
+func measureLag(ctx context.Context, t *testing.T, ts *testSystem, cfg Config) {
+	v, err := NewLagView(LagViewConfig{Connection: cfg.Connection, Group: ts.group, Topics: ts.topics})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer v.Close()
+	_, _ = v.Read(ctx)
 }

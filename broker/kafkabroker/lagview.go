@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	kafka "github.com/segmentio/kafka-go"
 
@@ -193,16 +194,23 @@ func (v *LagView) bounds(ctx context.Context, layout map[string]topic, which int
 			led[leader] = append(led[leader], p)
 		}
 	}
-	for leader, ps := range led {
-		answered, err := v.c.listOffsets(ctx, leader, ps, which, isolation(v.cfg.Uncommitted))
-		for _, p := range ps {
-			b, ok := answered[p]
-			if !ok {
-				b.err = cmp.Or(err, error(errShort))
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for leader, ps := range led { // one that does not answer keeps us from no other
+		all.Go(func() {
+			answered, err := v.c.listOffsets(ctx, leader, ps, which, isolation(v.cfg.Uncommitted))
+			mu.Lock()
+			defer mu.Unlock()
+			for _, p := range ps {
+				b, ok := answered[p]
+				if !ok {
+					b.err = cmp.Or(err, error(errShort))
+				}
+				at[p] = b
 			}
-			at[p] = b
-		}
+		})
 	}
+	all.Wait()
 	return at
 }
 
