@@ -56,6 +56,7 @@ type pin struct {
 	done     int // and what was acked of it here
 	balance  int // what was unsettled at the last look, less the firsts, and with what was done
 	balanced bool
+	fell     int // by how much the balance fell by what others settled of what is out here, and of which it is not known what
 
 	unsure uint64 // the newest delivery by the server's count, where it is not one that came here
 	since  int64  // since when it is
@@ -352,9 +353,19 @@ func (p *pin) doubts(pending int) doubt {
 	case first:
 		return doubtAgain
 	case p.balance < was:
+		p.fell += was - p.balance
 		return doubtAll
 	}
 	return doubtNone
+}
+
+// hidden is how many of the messages that are here are not counted by the server, though it is not known which: what is out, and
+// others may have settled, cannot go back as the rest does.
+func (p *pin) hidden(doubted int) int {
+	if doubted == 0 {
+		p.fell = 0
+	}
+	return min(p.fell, doubted)
 }
 
 // gathered takes what the server counts, of which here are here, and says whether all is here. If not, next asks for more.

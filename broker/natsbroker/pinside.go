@@ -159,12 +159,15 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone remov
 		k.lose(ses, errPinTaken)
 		return
 	}
-	if info.Delivered.Consumer == p.last && k.giveBackDoubtful(ses, p.doubts(info.NumAckPending)) {
-		k.bells.pin.Ring()
-		return
+	floor := info.AckFloor.Stream // up to it all is settled, what is here too
+	if info.Delivered.Consumer == p.last {
+		if k.giveBackDoubtful(ses, p.doubts(info.NumAckPending)) {
+			k.bells.pin.Ring()
+			return
+		}
+		p.fell = max(p.fell-ses.slots.found(floor, gone), 0)
 	}
-	// Up to the floor all is settled, what is here too.
-	here := ses.slots.above(info.AckFloor.Stream, gone)
+	here := ses.slots.above(floor, gone) - p.hidden(ses.slots.doubted(floor, gone))
 	if p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, k.clock.now(), k.leases.ackWait) {
 		ses.sort()
 		k.receiver.rouse()

@@ -33,7 +33,17 @@ type slot struct {
 	next      int32 // in its bucket when used, in the list of free slots when free; -1 ends
 	state     slotState
 	forgotten bool // the server does not know of its delivery; see stock.forgot
+	others    othersSettle
 }
+
+// An othersSettle says whether another process may have settled what is out here: the one that was pinned before, late.
+type othersSettle uint8
+
+const (
+	othersDidNot othersSettle = iota
+	othersMay
+	othersDid // it is counted no more, and taken off pin.fell
+)
 
 // slots is the table of what is here, found by token and, for redeliveries, by sequence and time. Stream sequences run on, so
 // that a bucket per low bits of the sequence is nearly a perfect hash. Not safe for concurrent use.
@@ -78,6 +88,36 @@ func (t *slots) link(i int32) {
 func (t *slots) above(seq uint64, gone removed) (n int) {
 	for i := range t.all {
 		if s := &t.all[i]; s.state != slotFree && s.seq > seq && !gone.has(s.seq) {
+			n++
+		}
+	}
+	return n
+}
+
+// doubt marks what is out as what others may have settled: they can have only what was delivered before.
+func (t *slots) doubt() {
+	for i := range t.all {
+		if s := &t.all[i]; s.state == slotOut && s.delivered > 1 && s.others == othersDidNot {
+			s.others = othersMay
+		}
+	}
+}
+
+// doubted is how much of what counts by above others may have settled.
+func (t *slots) doubted(seq uint64, gone removed) (n int) {
+	for i := range t.all {
+		if s := &t.all[i]; s.state == slotOut && s.others == othersMay && s.seq > seq && !gone.has(s.seq) {
+			n++
+		}
+	}
+	return n
+}
+
+// found is how much of what is out is known by now to be settled by others, or to be removed, and was not before.
+func (t *slots) found(seq uint64, gone removed) (n int) {
+	for i := range t.all {
+		if s := &t.all[i]; s.state == slotOut && s.others != othersDid && (s.seq <= seq || gone.has(s.seq)) {
+			s.others = othersDid
 			n++
 		}
 	}
