@@ -52,8 +52,8 @@ type pin struct {
 	again     bool   // the newest delivery was not its message's first
 	arrived   int64  // when it came
 
-	firsts   int // deliveries, in our turn, of what was not unsettled before
-	done     int // and what was acked of it here
+	firsts   int // deliveries, in our turn, of what was not unsettled before; those that were lost may be some
+	done     int // and what was acked of it here, once each: what comes again and was finished is counted already, or too low
 	balance  int // what was unsettled at the last look, less the firsts, and with what was done
 	balanced bool
 	fell     int // by how much the balance fell by what others settled of what is out here, and of which it is not known what
@@ -261,6 +261,7 @@ func (p *pin) learned(q pinQuestion, id string, now int64) (ours bool) {
 func (p *pin) delivered(d delivery, now int64, twice bool) {
 	if p.last != 0 && d.consumer > p.last+1 {
 		p.gathering = true
+		p.passed(d.consumer - 1)
 	}
 	p.last, p.again, p.arrived = max(p.last, d.consumer), d.delivered > 1, now
 	if d.delivered == 1 {
@@ -268,6 +269,14 @@ func (p *pin) delivered(d delivery, now int64, twice bool) {
 	}
 	if p.gathering && twice {
 		p.twice++
+	}
+}
+
+// passed takes that the deliveries up to one, which did not come, will not come: they may have been first ones.
+func (p *pin) passed(consumer uint64) {
+	if consumer > p.last {
+		p.firsts += int(consumer - p.last)
+		p.last = consumer
 	}
 }
 
@@ -373,7 +382,7 @@ func (p *pin) gathered(c count, here int, now, ackWait int64) (done bool) {
 	n, sure := p.missing(c, here, now, ackWait)
 	if n == 0 && sure {
 		p.gathering, p.want = false, 0
-		p.last = max(p.last, c.last) // what was taken for lost is no hole
+		p.passed(c.last) // what was taken for lost is no hole
 		return true
 	}
 	p.want = p.wants(n, sure, now, gatherPause(ackWait))

@@ -326,7 +326,6 @@ func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done
 			ses.limbo = append(ses.limbo, m.Reply)
 		} else {
 			s.outbox.ack(m.Reply, s.came)
-			ses.pin.done++
 		}
 		return 0, true
 	}

@@ -1,7 +1,9 @@
 package natsbroker
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -273,5 +275,104 @@ func TestAckBeforeTheFirstCount(t *testing.T) {
 	}
 	if count(0); ses.pin.gathering {
 		t.Error("nothing is out, and it does not go on")
+	}
+}
+
+// What others settle while it is here is not taken for what is missing, whatever else changes the server's count meanwhile.
+// Message 2 was redelivered here and is in hand, and whoever had it before settles it.
+func TestAckOfOthersInOurTurn(t *testing.T) {
+	for name, meanwhile := range map[string]func(u *playedTurn) (pending int, last uint64){
+		"a first delivery was lost with the connection": func(u *playedTurn) (int, uint64) {
+			u.arrives(1, 6, 6) // the fifth was of message 5
+			return 3, 6        // 1, 5, 6
+		},
+		"an ack was lost with the connection": func(u *playedTurn) (int, uint64) {
+			u.arrives(1, 5, 5)
+			u.ack(u.receive(1)...)
+			u.arrives(1, 6, 6)
+			u.nack(u.receive(1)...)
+			u.arrives(2, 5, 7)
+			u.arrives(1, 7, 8)
+			return 3, 8 // 1, 6, 7
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := playTurn(t)
+			u.arrives(2, 1, 1)
+			u.arrives(2, 2, 2)
+			u.looks(2, 2) // both may be settled, and go back
+			u.comeAgain(3)
+			u.looks(2, 4)
+			if n := len(u.receive(2)); n != 2 {
+				t.Fatalf("%d messages are handed out", n)
+			}
+			pending, last := meanwhile(u)
+			for range 3 {
+				u.looks(pending, last)
+				last = u.comeAgain(last + 1)
+			}
+			if n := len(u.receive(2)); n > 0 {
+				t.Errorf("%d messages are handed out though what stands before them is missing", n)
+			}
+		})
+	}
+}
+
+// A playedTurn is a source whose turn it is.
+type playedTurn struct {
+	t *testing.T
+	s *Source
+	b *inbox
+}
+
+func playTurn(t *testing.T) *playedTurn {
+	t.Helper()
+	s, begin := standingBy(t)
+	ses := begin()
+	s.held.stock.leases.ackWait = int64(DefaultAckWait)
+	return &playedTurn{t, s, askedAt(t, s, ses)}
+}
+
+// arrives is a delivery of a message, the consumer's last.
+func (u *playedTurn) arrives(delivered int, stream, consumer uint64) {
+	u.s.puller.arrived(u.b, &nats.Msg{Subject: "s.a", Header: nats.Header{pinHeader: {"x"}},
+		Reply: fmt.Sprintf("$JS.ACK.S.c.%d.%d.%d.1700000000000000000.0", delivered, stream, consumer)})
+}
+
+// comeAgain delivers what was given back at once, from a consumer sequence on, and returns the last one.
+func (u *playedTurn) comeAgain(consumer uint64) (last uint64) {
+	naks := u.s.outbox.settles.naks
+	u.s.outbox.settles.naks = nil
+	for _, n := range naks {
+		if d, _ := parseReply(n.reply); n.delay == 0 {
+			u.arrives(int(d.delivered)+1, d.stream, consumer)
+			consumer++
+		}
+	}
+	return consumer - 1
+}
+
+// looks is a look at the consumer, which has so many unsettled messages.
+func (u *playedTurn) looks(pending int, last uint64) {
+	info := infoOfPin("x")
+	info.NumAckPending, info.Delivered.Consumer = pending, last
+	pinSide{u.s.held}.gathered(u.b.ses, info, removed{})
+}
+
+func (u *playedTurn) receive(n int) []broker.Message {
+	dst := make([]broker.Message, n)
+	n, _ = u.s.held.receive(dst)
+	return dst[:n]
+}
+
+func (u *playedTurn) ack(ms ...broker.Message) {
+	for _, m := range ms {
+		_ = u.s.Ack(m.Claim, []uint64{m.Token})
+	}
+}
+
+func (u *playedTurn) nack(ms ...broker.Message) {
+	for _, m := range ms {
+		_ = u.s.Nack(m.Claim, []broker.Back{{Token: m.Token, Delay: time.Hour}})
 	}
 }
