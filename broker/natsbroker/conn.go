@@ -70,13 +70,16 @@ func (l *link) connected() bool {
 	return nc != nil && nc.IsConnected()
 }
 
-// open connects. It tries on until ctx ends, telling each failure to hooks.lost; what no further attempt can cure is returned at
-// once.
+// open connects. It tries on until ctx ends, or the link is closed, telling each failure to hooks.lost; what no further attempt
+// can cure is returned at once.
 func (l *link) open(ctx context.Context) error {
 	opts, err := l.options()
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.done, func() { cancel(errClosed) })()
 	handshakes := 0 // that failed one after the other
 	var last error  // of an attempt that had its time
 	for attempt := 1; ; attempt++ {
@@ -135,6 +138,10 @@ func (l *link) try(ctx context.Context, opts []nats.Option, first bool) error {
 		return err
 	}
 	l.cur.Store(nc)
+	if l.done.Err() != nil { // and close may have looked before that
+		nc.Close()
+		return errClosed
+	}
 	if l.over(nc) { // before it was ours, so that closed took it for none of ours
 		return cmp.Or(nc.LastError(), errClosed)
 	}

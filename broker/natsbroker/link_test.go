@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -64,6 +65,42 @@ func TestLinkToWhoRefuses(t *testing.T) {
 		if err := <-told; strings.Contains(err.Error(), "no answer") {
 			t.Error(err)
 		}
+	}
+}
+
+// A link that is closed while it is opened has no connection, whenever that comes, and whoever opens it is told, though its ctx
+// does not end.
+func TestLinkClosedWhileItOpens(t *testing.T) {
+	t.Parallel()
+	served := strings.TrimPrefix(serveOnce(t, func() string { return "PONG\r\n" }), "nats://")
+	for name, dial := range map[string]func() (net.Conn, error){
+		"before the handshake": func() (net.Conn, error) { return net.Dial("tcp", served) },
+		"where nobody answers": func() (net.Conn, error) { return nil, errors.New("nobody is there") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var l *link
+			c := Connection{URLs: []string{"nats://" + served}}.withDefaults()
+			c.dial = func(context.Context, string, string) (net.Conn, error) {
+				l.close()
+				return dial()
+			}
+			l = newLink(c, hooks{lost: func(error) {}, back: func() {}, problem: func(*nats.Subscription, error) {}})
+			opened := make(chan error, 1)
+			go func() { opened <- l.open(context.Background()) }()
+			select {
+			case err := <-opened:
+				if !errors.Is(err, errClosed) {
+					t.Errorf("open says %v", err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("it is opened for ever")
+			}
+			if nc := l.conn(); nc != nil && !nc.IsClosed() {
+				nc.Close()
+				t.Error("it has a connection, which comes back by itself for as long as the process lives")
+			}
+		})
 	}
 }
 
