@@ -168,6 +168,6 @@ func cases() []testCase {
 		{name: "PublisherClose", run: publisherClose},
 		{name: "PublisherCloseWhileDown", run: publisherCloseWhileDown},
 		{name: "NoGoroutineLeft", run: noGoroutineLeft, alone: true},
-		{name: "NoBufferLeft", run: noBufferLeft, why: again},
+		{name: "NoBufferLeft", setup: Setup{Lease: longLease}, run: noBufferLeft, why: again},
 	}
 }
