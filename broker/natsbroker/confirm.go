@@ -75,6 +75,14 @@ func (c *confirmations) refused(err error) {
 	}
 }
 
+const (
+	// mostLine is the longest line before a message: a server that gets a longer one closes the connection without a word. It is
+	// the default of max_control_line, which no server tells.
+	mostLine = 4096
+	// mostSizes is what stands in it besides the subjects: two sizes, and blanks.
+	mostSizes = 24
+)
+
 // publish sends m. What became of it comes on the channel, unless forget is called.
 func (c *confirmations) publish(m *nats.Msg) (id uint64, answer chan error, err error) {
 	answer = make(chan error, 1)
@@ -82,6 +90,11 @@ func (c *confirmations) publish(m *nats.Msg) (id uint64, answer chan error, err 
 	c.last++
 	id, nc := c.last, c.of
 	m.Reply = c.prefix + strconv.FormatUint(id, 10)
+	if n := len(m.Subject) + len(m.Reply) + mostSizes; n > mostLine {
+		c.mu.Unlock()
+		return 0, nil, fmt.Errorf("%w: it has %d bytes, and with where it is answered more than the %d that a server takes",
+			nats.ErrBadSubject, len(m.Subject), mostLine)
+	}
 	if c.waiting == nil {
 		c.waiting = map[uint64]confirmation{}
 	}
