@@ -168,8 +168,16 @@ func (c Config) ensureStream(ctx context.Context, js jetstream.JetStream) (*jets
 			c.Stream, err)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && nc(js).IsConnected() && c.CreateStream == nil:
 		return nil, nil // perhaps we may not ask; the consumer decides
+	case errors.Is(err, nats.ErrNoResponders) && c.CreateStream == nil && c.reachesConsumer(short, js):
+		return nil, nil // the same where our account does not import the question
 	}
 	return nil, fmt.Errorf("natsbroker: looking for stream %s: %w", c.Stream, err)
+}
+
+// reachesConsumer says whether a question about the consumer is answered.
+func (c Config) reachesConsumer(ctx context.Context, js jetstream.JetStream) bool {
+	_, err := js.Consumer(ctx, c.Stream, c.Consumer)
+	return err == nil || errors.Is(err, jetstream.ErrConsumerNotFound)
 }
 
 func nc(js jetstream.JetStream) *nats.Conn { return js.Conn() }

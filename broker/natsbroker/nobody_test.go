@@ -71,6 +71,12 @@ func TestSubjectThatIsNotImported(t *testing.T) {
 		ack(t, s, receive(t, s, 3)...)
 		a.settled()
 	})
+	t.Run("for the stream", func(t *testing.T) {
+		t.Parallel()
+		a, s := crossing(t, "$JS.API.STREAM.INFO.S")
+		ack(t, s, receive(t, s, 3)...)
+		a.settled()
+	})
 	t.Run("for pulls", func(t *testing.T) {
 		t.Parallel()
 		_, s := crossing(t, pulls)
