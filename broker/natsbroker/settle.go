@@ -106,7 +106,7 @@ func (s *stock) settled(ses *session) {
 	s.outbox.add(&s.said, s.leases.ackWait, s.pulls.gate.Out())
 	s.said.reset()
 	if now := s.ses; now != nil && now.ready.n > 0 && (ses == now || s.ordered) {
-		if s.flow.givesBack() && s.pulls.gate.Out() == 0 {
+		if s.flow.givesBack() && now.out == 0 {
 			s.giveBackBuffered()
 		} else {
 			s.receiver.rouse()

@@ -231,7 +231,7 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	}
 	ses.unsorted = ses.unsorted || d.stream < ses.highest
 	ses.highest = max(ses.highest, d.stream)
-	if s.flow.givesBack() && (s.flow.closing || !s.ordered || s.empty()) {
+	if s.flow.givesBack() && (s.flow.closing || !s.ordered || ses.slots.used == 0) {
 		s.giveBack(m.Reply)
 		return
 	}
@@ -274,12 +274,6 @@ func (b *bareness) of(m *nats.Msg) bool {
 	doubt := size != "" && size != "0"
 	b.doubted = b.doubted || doubt
 	return doubt
-}
-
-// empty says that nothing is out or buffered.
-func (s *stock) empty() bool {
-	n, _ := s.pulls.here()
-	return n == 0
 }
 
 // follow has deliveries come to another session.
@@ -422,9 +416,9 @@ func (s *stock) drop(ses *session, i int32) {
 }
 
 // giveBackBuffered naks what was received and not handed out; where order was promised, only when nothing is out that it stands
-// behind.
+// behind. What is out under a claim that is over does not count: whoever is pinned next waits for that.
 func (s *stock) giveBackBuffered() {
-	if ses := s.ses; ses != nil && (!s.ordered || s.pulls.gate.Out() == 0) {
+	if ses := s.ses; ses != nil && (!s.ordered || ses.out == 0) {
 		s.giveBackReady(ses)
 	}
 }
