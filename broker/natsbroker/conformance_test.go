@@ -23,8 +23,7 @@ import (
 // TestConformance runs the suite that every adapter passes, on an embedded server and, with LONGSHORE_REAL, on one in a process
 // of its own, and what an order may change of it with every process in an order. NATSBROKER_RUNS repeats it; 10 is what a release
 // needs.
-func TestConformance(t *testing.T) {
-	t.Parallel()
+func TestConformance(t *testing.T) { // not beside other tests: it counts goroutines
 	runs, _ := strconv.Atoi(os.Getenv("NATSBROKER_RUNS"))
 	for i := range max(runs, 1) {
 		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
