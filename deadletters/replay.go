@@ -35,7 +35,8 @@ type Replay struct {
 	Workers int
 	// Rate is the most letters a second. Defaults to 0: as fast as they are confirmed.
 	Rate float64
-	// Limit is the most letters to replay. Defaults to 0: all.
+	// Limit is the most letters to publish, or to handle. One that is refused before that (by MaxReplays, Allow, Edit, for it names
+	// no destination) does not count, or those in front would stand before all others for ever. Defaults to 0: all.
 	Limit int64
 	// MaxReplays is how often a message may be replayed, all told; a letter that came back so often is refused. Defaults to 5.
 	MaxReplays int
@@ -121,6 +122,7 @@ type replay struct {
 	last    []pendingReplay // of the batch before, what is done
 	bytes   int
 	total   int64
+	tried   int64 // of the chosen letters, those that were not refused before they were published or handled
 	done    int64
 }
 
@@ -195,7 +197,7 @@ func (r *replay) run(ctx context.Context) error {
 		return err
 	}
 	err := r.l.scan(ctx, r.known, r.o.Filter, func(x *Letter) error {
-		if r.o.Limit > 0 && r.sum.Chosen >= r.o.Limit {
+		if r.o.Limit > 0 && r.tried >= r.o.Limit {
 			return broker.ErrStopScan
 		}
 		return r.take(ctx, x)
@@ -228,16 +230,12 @@ func (r *replay) taken(ctx context.Context) error {
 }
 
 func (r *replay) count(ctx context.Context) error {
-	err := r.l.scan(ctx, r.known, r.o.Filter, func(x *Letter) error {
+	return r.l.scan(ctx, r.known, r.o.Filter, func(x *Letter) error {
 		if r.wanted(x) {
 			r.total++
 		}
 		return nil
 	})
-	if r.o.Limit > 0 {
-		r.total = min(r.total, r.o.Limit)
-	}
-	return err
 }
 
 // wanted says whether a letter that the filter takes is to be replayed: it was not, or it is not known, or it is wanted again.
@@ -271,6 +269,7 @@ func (r *replay) take(ctx context.Context, x *Letter) error {
 		r.progress(1)
 		return nil
 	}
+	r.tried++
 	if r.o.DryRun {
 		r.sum.Replayed++
 		return nil
@@ -307,7 +306,11 @@ func (r *replay) suffix() string {
 
 func (r *replay) progress(n int) {
 	r.done += int64(n)
-	r.o.OnProgress(r.done, r.total)
+	of := r.total
+	if r.o.Limit > 0 {
+		of = min(of, r.o.Limit+r.sum.Chosen-r.tried)
+	}
+	r.o.OnProgress(r.done, of)
 }
 
 // flush sends the batch: first it is written down that it begins, then it is published, then what became of it is written down.

@@ -148,6 +148,36 @@ func TestReplayOnce(t *testing.T) {
 	})
 }
 
+// What is refused before it is published does not count for the limit: letters in front that are refused each time would else
+// keep all others from being replayed.
+func TestLimitCountsWhatIsPublished(t *testing.T) {
+	onBoth(t, func(t *testing.T, leased bool) {
+		b := bench(t, leased, 20)
+		l := open(t, b, b.Publisher())
+		var done, of int64
+		o := Replay{Allow: fromOrders, Limit: 4, OnProgress: func(d, n int64) { done, of = d, n }, Edit: func(o *broker.Outgoing) error {
+			if atoi(string(o.Value)) < 10 {
+				return errors.New("no")
+			}
+			return nil
+		}}
+		dry := o
+		dry.DryRun = true
+		for i, want := range []int64{4, 4, 2} {
+			if sum, err := l.Replay(t.Context(), dry); err != nil || sum.Replayed != want {
+				t.Errorf("%d: dry, %+v %v, want %d", i, sum, err, want)
+			}
+			sum, err := l.Replay(t.Context(), o)
+			if err != nil || sum.Replayed != want || sum.Chosen != want+sum.Refused {
+				t.Errorf("%d: %+v %v, want %d", i, sum, err, want)
+			}
+			if done != sum.Chosen || of != done {
+				t.Errorf("%d: %d of %d are done, want all %d", i, done, of, sum.Chosen)
+			}
+		}
+	})
+}
+
 func atoi(s string) (n int) { _, _ = fmt.Sscan(s, &n); return n }
 
 // A message that comes back each time is refused when it was replayed as often as is allowed; a forged count does not make it

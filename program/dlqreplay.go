@@ -65,7 +65,7 @@ func newDLQReplay(p Parts) *cobra.Command {
 	f.BoolVar(&d.handler, "to-handler", false, "handle the letters in this process, with the routes of the file's consumer")
 	f.IntVar(&d.replay.Workers, "workers", 1, "how many are handled at once with --to-handler")
 	f.Float64Var(&d.replay.Rate, "rate", 100, "letters per second; 0: as fast as they are confirmed")
-	f.Int64Var(&d.replay.Limit, "limit", 0, "the most letters to replay; 0: all")
+	f.Int64Var(&d.replay.Limit, "limit", 0, "the most letters to replay, without those that are refused before; 0: all")
 	f.IntVar(&d.replay.MaxReplays, "max-replays", 5, "how often a message may be replayed, all told")
 	f.BoolVar(&d.replay.Again, "again", false, "replay those that were replayed already, too")
 	d.byFlag(cmd)
