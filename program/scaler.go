@@ -105,7 +105,9 @@ func (s *scalerFlags) check() error {
 		addresses = append(addresses, struct{ flag, value string }{"--processes", p})
 	}
 	for _, a := range addresses {
-		if host, port, err := net.SplitHostPort(a.value); err != nil || port == "" || a.flag == "--processes" && host == "" {
+		asked := a.flag == "--processes" // the others are bound: 0 is any free port there
+		host, port, err := net.SplitHostPort(a.value)
+		if err != nil || !isPort(port) && (asked || port != "0") || asked && host == "" {
 			errs = append(errs, fmt.Errorf("%s is %q, want host:port", a.flag, a.value))
 		}
 	}

@@ -448,6 +448,8 @@ func TestScalerFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"run -c c.yaml --scaler here --scaler-http there": "--scaler is \"here\", want host:port\n" +
 			"--scaler-http is \"there\", want host:port",
+		"scaler -c c.yaml --listen :99999 --http :http --processes h:0": "--listen is \":99999\", want host:port\n" +
+			"--http is \":http\", want host:port\n--processes is \"h:0\", want host:port",
 		"scaler -c c.yaml --per-replica 2e9": "--per-replica is 2e+09, want 0 to 1e+09",
 	} {
 		if _, err := run(t.Context(), strings.Fields(args)...); err == nil || err.Error() != want {
@@ -491,9 +493,9 @@ consumers:
 	if code := p.code(t); code != 0 {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
-	taken := launch(t, dir, "run", "-c", "c.yaml", "--scaler", "127.0.0.1:"+at+"9")
+	taken := launch(t, dir, "run", "-c", "c.yaml", "--scaler", "192.0.2.1:"+at) // for documents
 	if code := taken.code(t); code != 1 || !strings.Contains(taken.stderr.String(), "scaler: listening") {
-		t.Errorf("an address that is none: exit code %d: %s", code, taken.stderr.String())
+		t.Errorf("an address that is not ours: exit code %d: %s", code, taken.stderr.String())
 	}
 	if _, err := run(t.Context(), "run", "-c", "c.yaml", "--scaler-http", ":1"); err == nil ||
 		!strings.Contains(err.Error(), "--scaler is not") {
