@@ -13,14 +13,15 @@ import (
 
 // A ConcurrencyLimit lets so many calls run at once; its Middleware is a consumer.Middleware. One may wrap several handlers,
 // which share it. A message beyond the limit waits without a worker (see consumer.Defer), so that a slow handler cannot take
-// every worker from the others; the one that has waited longest is next. It counts in this process, or, with ShareBy, over all
-// of them. Safe for concurrent use.
+// every worker from the others; the one that has waited longest is next. A call that has not returned half a minute after the
+// consumer's Timeout, and whose slot others wait for, counts no more: it may never return. The limit is of this process, or, with
+// ShareBy, of all of them. Safe for concurrent use.
 type ConcurrencyLimit struct {
 	mu      sync.Mutex
 	limit   int
 	sharing sharing
 	timer   *time.Timer // looks at the part again, where the limit is shared; nil: nobody waited so far
-	running int
+	running running
 	line    list.List // of *place
 	places  map[message]*list.Element
 	sweep   int // messages that wait until those are forgotten that went back to the broker
@@ -44,7 +45,7 @@ const lookAgain = 5 * time.Second
 
 // NewConcurrencyLimit allows limit calls at once, at least 1.
 func NewConcurrencyLimit(limit int) (*ConcurrencyLimit, error) {
-	l := &ConcurrencyLimit{places: map[message]*list.Element{}}
+	l := &ConcurrencyLimit{places: map[message]*list.Element{}, running: running{of: map[*call]struct{}{}}}
 	return l, l.Set(limit)
 }
 
@@ -113,24 +114,24 @@ func (l *ConcurrencyLimit) most() int {
 func (l *ConcurrencyLimit) Middleware(next consumer.Handler) consumer.Handler {
 	return func(ctx context.Context, m *consumer.Message) error {
 		name := message{m.Claim, m.Token}
-		if !l.enter(name) {
+		c := l.enter(ctx, name)
+		if c == nil {
 			return consumer.Defer(lookAgain, func(wake func() bool) { l.wait(name, wake) })
 		}
-		defer l.leave()
+		defer l.leave(c)
 		return next(ctx, m)
 	}
 }
 
-// enter takes a free slot.
-func (l *ConcurrencyLimit) enter(m message) bool {
+// enter takes a free slot; nil: there is none.
+func (l *ConcurrencyLimit) enter(ctx context.Context, m message) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(m)
-	if l.running >= l.most() {
-		return false
+	if most := l.most(); l.running.n() >= most && (most == 0 || !l.running.lapse(time.Now())) {
+		return nil
 	}
-	l.running++
-	return true
+	return l.running.enter(ctx)
 }
 
 func (l *ConcurrencyLimit) forget(m message) {
@@ -164,9 +165,9 @@ func (l *ConcurrencyLimit) forgetEnded() {
 	l.sweep = max(1024, len(l.places))
 }
 
-func (l *ConcurrencyLimit) leave() {
+func (l *ConcurrencyLimit) leave(c *call) {
 	l.mu.Lock()
-	l.running--
+	l.running.leave(c)
 	l.mu.Unlock()
 	l.wake()
 }
@@ -176,7 +177,7 @@ func (l *ConcurrencyLimit) wake() {
 	for called := 0; ; {
 		l.mu.Lock()
 		first := l.line.Front()
-		if first == nil || l.running+called >= l.most() {
+		if first == nil || l.running.n()+called >= l.most() {
 			l.arm()
 			l.mu.Unlock()
 			return
