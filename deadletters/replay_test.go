@@ -155,12 +155,13 @@ func TestLimitCountsWhatIsPublished(t *testing.T) {
 		b := bench(t, leased, 20)
 		l := open(t, b, b.Publisher())
 		var done, of int64
-		o := Replay{Allow: fromOrders, Limit: 4, OnProgress: func(d, n int64) { done, of = d, n }, Edit: func(o *broker.Outgoing) error {
+		o := Replay{Allow: fromOrders, Limit: 4, OnProgress: func(d, n int64) { done, of = d, n }}
+		o.Edit = func(o *broker.Outgoing) error {
 			if atoi(string(o.Value)) < 10 {
 				return errors.New("no")
 			}
 			return nil
-		}}
+		}
 		dry := o
 		dry.DryRun = true
 		for i, want := range []int64{4, 4, 2} {

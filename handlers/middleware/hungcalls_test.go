@@ -12,8 +12,8 @@ import (
 	"github.com/longshoremq/longshore/handlers/middleware"
 )
 
-// Calls that ignore the end of their time, and never return, keep the slots of a limit only for so long. While they are within it,
-// and for a little longer, nobody takes those.
+// Calls that ignore the end of their time, and never return, keep the slots of a limit only for so long. While they are
+// within it, and for a little longer, nobody takes those.
 func TestCallsThatNeverReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, slots = 20, 2
