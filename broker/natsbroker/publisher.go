@@ -137,7 +137,8 @@ type batch struct {
 	p     *Publisher
 	errs  []error
 	sent  []inflight
-	first int // the oldest that is not confirmed
+	first int              // the oldest that is not confirmed
+	away  map[string]error // what noStream said of a subject: asked for each message, 500 of them could wait for 500 answers
 }
 
 type inflight struct {
@@ -204,7 +205,7 @@ func (b *batch) wait(ctx context.Context) error {
 func (b *batch) answered(ctx context.Context, i int, err error) {
 	subject := b.sent[i].subject
 	if errors.Is(err, nats.ErrNoResponders) {
-		if err = b.p.noStream(ctx, subject, err); !errors.Is(err, broker.ErrNoTopic) {
+		if err = b.noStream(ctx, subject, err); !errors.Is(err, broker.ErrNoTopic) {
 			b.p.link.unheard(b.sent[i].at)
 		}
 	} else {
@@ -224,11 +225,19 @@ func (b *batch) leave() {
 	}
 }
 
-// noStream finds out whether there is no such stream, or it is only away: being moved, or choosing a leader.
-func (p *Publisher) noStream(ctx context.Context, subject string, err error) error {
-	if _, serr := p.streamOf(ctx, subject); errors.Is(serr, broker.ErrNoTopic) {
-		return broker.NoTopic(fmt.Errorf("%w: %w", serr, err))
+// noStream finds out whether there is no such stream, or it is only away: being moved, or choosing a leader. It asks once for
+// each subject.
+func (b *batch) noStream(ctx context.Context, subject string, err error) error {
+	if said, ok := b.away[subject]; ok {
+		return said
 	}
+	if _, serr := b.p.streamOf(ctx, subject); errors.Is(serr, broker.ErrNoTopic) {
+		err = broker.NoTopic(fmt.Errorf("%w: %w", serr, err))
+	}
+	if b.away == nil {
+		b.away = map[string]error{}
+	}
+	b.away[subject] = err
 	return err
 }
 

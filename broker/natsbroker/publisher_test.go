@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -378,5 +380,40 @@ func TestPublishedHeadersAreNoCommands(t *testing.T) {
 			}
 		}
 		ack(t, s, m)
+	}
+}
+
+// Whether a stream takes a subject is asked once for all messages of a call: where that question gets no answer, each of them
+// would wait for one.
+func TestMissingStreamIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	var asked atomic.Int64
+	if _, err := a.nc.Subscribe("$JS.API.STREAM.NAMES", func(*nats.Msg) { asked.Add(1) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	p := newPublisher(t, ts.url())
+	ms := make([]broker.Outgoing, 300)
+	for i := range ms {
+		ms[i] = broker.Outgoing{Topic: "nowhere." + strconv.Itoa(i%2), Value: []byte("v")}
+	}
+	err := p.Publish(t.Context(), ms)
+	var each *broker.PublishError
+	if !errors.As(err, &each) || len(each.Errs) != len(ms) {
+		t.Fatal(err)
+	}
+	for i, err := range each.Errs {
+		if !errors.Is(err, broker.ErrNoTopic) {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	if err := a.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("it was asked %d times, want once for each subject", n)
 	}
 }
