@@ -23,17 +23,39 @@ func newConfig(p Parts) *cobra.Command {
 	return cmd
 }
 
+// fileOf gives a command of one FILE the flag by which all other commands name theirs, and returns which is meant.
+func fileOf(cmd *cobra.Command) func(args []string) string {
+	var file string
+	cmd.Flags().StringVarP(&file, "config", "c", "", "FILE, as the other commands name it")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	cmd.ValidArgsFunction = completeFile
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case file == "":
+			return oneArg(cmd, args)
+		case len(args) > 0:
+			return usageError{fmt.Errorf("want one FILE, --config %s and %s are given", file, strings.Join(args, " "))}
+		}
+		return nil
+	}
+	return func(args []string) string {
+		if file != "" {
+			return file
+		}
+		return args[0]
+	}
+}
+
 func newConfigCheck(p Parts) *cobra.Command {
-	return &cobra.Command{
+	var file func([]string) string
+	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration file without connecting to anything",
 		Long: "Reads a configuration file as run does, with the environment of this process, and makes all that it describes, but " +
 			"connects to nothing.\n" +
 			"All mistakes are named at once, with line and path; the exit code is then 2. FILE may be - for standard input.",
-		Args:              oneArg,
-		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := assembleNamed(cmd, args[0], p)
+			a, err := assembleNamed(cmd, file(args), p)
 			if err != nil {
 				return usageError{err}
 			}
@@ -49,6 +71,8 @@ func newConfigCheck(p Parts) *cobra.Command {
 			return nil
 		},
 	}
+	file = fileOf(cmd)
+	return cmd
 }
 
 // assembleNamed makes all that a file describes, and connects to nothing. Its error has all that is wrong.

@@ -15,7 +15,8 @@ import (
 )
 
 func newConfigShow(p Parts) *cobra.Command {
-	return &cobra.Command{
+	var file func([]string) string
+	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Show a configuration file as it is understood, with its defaults and without secrets",
 		Long: "Reads a configuration file as run does, with the environment of this process, and prints what it comes to: variables " +
@@ -25,11 +26,9 @@ func newConfigShow(p Parts) *cobra.Command {
 			"URLs, and those options under with that may be secrets. The first line has the file's hash: that of started in the log " +
 			"is the same\n" +
 			"where the file has not changed since. FILE may be - for standard input.",
-		Example:           "  longshore config show c.yaml\n  kubectl exec POD -- longshore config show /etc/longshore/config.yaml",
-		Args:              oneArg,
-		ValidArgsFunction: completeFile,
+		Example: "  longshore config show c.yaml\n  kubectl exec POD -- longshore config show /etc/longshore/config.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := assembleNamed(cmd, args[0], p)
+			a, err := assembleNamed(cmd, file(args), p)
 			if err != nil {
 				return usageError{err}
 			}
@@ -37,6 +36,8 @@ func newConfigShow(p Parts) *cobra.Command {
 			return a.doc.Show(cmd.OutOrStdout(), a.withDefaults())
 		},
 	}
+	file = fileOf(cmd)
+	return cmd
 }
 
 // withDefaults is the file with what it does not say.

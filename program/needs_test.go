@@ -72,3 +72,32 @@ func TestConfigCheckOfStandardInput(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestConfigOfTheOtherCommandsFlag: check and show take the file by --config as run does, too, and not twice.
+func TestConfigOfTheOtherCommandsFlag(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", `embedded: {}
+consumers:
+  o:
+    source: {nats: {stream: S, subjects: [s], durable: d}}
+    routes: [{handler: log}]
+`)
+	file := filepath.Join(dir, "c.yaml")
+	for _, command := range []string{"check", "show"} {
+		named, err := run(t.Context(), "config", command, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := run(t.Context(), "config", command, "-c", file); err != nil || out != named {
+			t.Errorf("%s -c: %v, %s, want %s", command, err, out, named)
+		}
+		for want, args := range map[string][]string{"are given": {"-c", file, file}, "want one FILE": nil} {
+			var use usageError
+			if _, err := run(t.Context(), append([]string{"config", command}, args...)...); !errors.As(err, &use) ||
+				!strings.Contains(err.Error(), want) {
+				t.Errorf("%s %q: %v, want %s", command, args, err, want)
+			}
+		}
+	}
+}
