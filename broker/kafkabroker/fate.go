@@ -68,9 +68,13 @@ func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGon
 			return fateCommitted, err
 		}
 	}
-	wait := x.nameOrEvade(ctx)
-	if wait != nil && !hasEvaded(wait) || !x.phase.isOpenQuestion() {
-		return fateAborted, wait
+	if err := x.nameOrEvade(ctx); hasEvaded(err) {
+		x.evaded = err // told when the fate is known: what is read now may fail, and is asked for again under the new id
+	} else if err != nil {
+		return fateAborted, err
+	}
+	if !x.phase.isOpenQuestion() {
+		return fateAborted, x.evasion()
 	}
 	ps, names := make([]partitionID, len(witnesses)), make([]string, 0, 1)
 	for i, w := range witnesses {
@@ -95,7 +99,14 @@ func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGon
 		return f, err
 	}
 	x.phase = x.phase.after(txnTold)
-	return f, wait
+	return f, x.evasion()
+}
+
+// evasion is what nobody was told of yet.
+func (x *transactor) evasion() error {
+	err := x.evaded
+	x.evaded = nil
+	return err
 }
 
 // endAgain says whether the transaction is committed by now. false: the coordinator refuses that for good, whatever for. With an

@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -91,6 +92,7 @@ func TestEndUnansweredAndStuck(t *testing.T) {
 // written.
 func (ts *testSystem) stickEnd(committed bool) {
 	var stuck atomic.Pointer[string]
+	var cut atomic.Bool
 	ts.cluster.ControlKey(keyEndTxn, func(req kmsg.Request) (kmsg.Response, error, bool) {
 		ts.cluster.KeepControl()
 		id := req.(*kmsg.EndTxnRequest).TransactionalID
@@ -125,7 +127,15 @@ func (ts *testSystem) stickEnd(committed bool) {
 		of.Topic, of.Partitions = "short-of-replicas", []int32{0}
 		state.Topics = append(state.Topics, of)
 		r.TransactionStates = append(r.TransactionStates, state)
+		cut.Store(true)
 		return r, nil, true
+	})
+	ts.cluster.ControlKey(int16(kmsg.OffsetFetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		if cut.CompareAndSwap(true, false) { // the first look at what is committed fails, once
+			return nil, errors.New("cut"), true
+		}
+		return nil, nil, false
 	})
 }
 

@@ -25,6 +25,7 @@ type transactor struct {
 	sequences map[partitionID]int32
 	to        *txnCoordinator
 	otherID   func() string // a transactional id that nobody had
+	evaded    error         // of resolve: why another one was taken, until it has told
 	dest      *destinations
 }
 
