@@ -57,9 +57,9 @@ func TestMoreThanARequestTakes(t *testing.T) {
 	if n := cut.Load(); n > 0 {
 		t.Errorf("%d requests were too large", n)
 	}
-	for _, p := range ts.cluster.PartitionInfos("wide") {
-		if p.HighWatermark != 2 { // the output, and the end of the transaction
-			t.Errorf("partition %d ends at %d, want 2", p.Partition, p.HighWatermark)
+	for p := range int32(n) {
+		if ms := ts.storedAt(t, "wide", p); len(ms) != 1 { // one of a try that was aborted, on a slow machine, is not read
+			t.Errorf("partition %d has %d outputs, want 1", p, len(ms))
 		}
 	}
 }
