@@ -128,7 +128,11 @@ func (l *ConcurrencyLimit) enter(ctx context.Context, m message) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(m)
-	if most := l.most(); l.running.n() >= most && (most == 0 || !l.running.lapse(time.Now())) {
+	most := l.most()
+	if l.running.n() >= most {
+		l.running.lapse(time.Now())
+	}
+	if l.running.n() >= most {
 		return nil
 	}
 	return l.running.enter(ctx)

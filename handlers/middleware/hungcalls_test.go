@@ -57,3 +57,41 @@ func TestCallsThatNeverReturn(t *testing.T) {
 		stop()
 	})
 }
+
+// A slot that is lost to a call that never returns makes room for another one only where that is within the limit, which may have
+// been lowered meanwhile.
+func TestCallThatNeverReturnsUnderALoweredLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit, err := middleware.NewConcurrencyLimit(3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := make(chan struct{})
+		var calls atomic.Int64
+		limited := limit.Middleware(func(context.Context, *consumer.Message) error {
+			calls.Add(1)
+			<-end
+			return nil
+		})
+		hung, cancel := context.WithCancelCause(t.Context())
+		cancel(consumer.ErrTimeout)
+		for _, ctx := range []context.Context{hung, t.Context(), t.Context()} {
+			go func() { _ = limited(ctx, &consumer.Message{}) }()
+		}
+		synctest.Wait()
+		if err := limit.Set(1); err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			time.Sleep(10 * time.Second)
+			if err := limited(t.Context(), &consumer.Message{}); err == nil {
+				t.Error("it was let through")
+			}
+		}
+		if n := calls.Load(); n != 3 {
+			t.Errorf("%d calls, want the first 3", n)
+		}
+		close(end)
+		synctest.Wait()
+	})
+}

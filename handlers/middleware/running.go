@@ -38,13 +38,13 @@ func (r *running) enter(ctx context.Context) *call {
 
 func (r *running) leave(c *call) { delete(r.of, c) }
 
-// lapse takes the slots of calls that do not return, and says whether there were such. The sequence: a handler hangs, and ignores
-// its context; the engine gives its worker up and goes on with another one; that takes the next slot, until all of them are lost,
-// and everything waits for a slot without a worker, for ever. As it is, so many come to hang that the consumer says that only a
-// restart helps (consumer.Config.MaxStuck).
-func (r *running) lapse(now time.Time) (some bool) {
+// lapse takes the slots of calls that do not return. The sequence: a handler hangs, and ignores its context; the engine gives its
+// worker up and goes on with another one; that takes the next slot, until all of them are lost, and everything waits for a slot
+// without a worker, for ever. As it is, so many come to hang that the consumer says that only a restart helps
+// (consumer.Config.MaxStuck).
+func (r *running) lapse(now time.Time) {
 	if now.Before(r.looks) {
-		return false
+		return
 	}
 	r.looks = now.Add(looksEach)
 	for c := range r.of {
@@ -54,8 +54,6 @@ func (r *running) lapse(now time.Time) (some bool) {
 			c.over = now
 		case now.Sub(c.over) >= lapsesAfter:
 			r.leave(c)
-			some = true
 		}
 	}
-	return some
 }
