@@ -56,13 +56,7 @@ func TestSequencesOfManyTopics(t *testing.T) {
 	t.Parallel()
 	ts := fakeSystem(t, brokertest.Setup{Topics: 1, Partitions: 1}, "transactional")
 	ts.agreeOn(t, 1) // in version 2 each transaction has an epoch of its own
-	cfg := ts.config(ts.net.link()).withDefaults()
-	c, err := cfg.connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.transport.CloseIdleConnections()
-	x := newTransactor(&coordinator{c: c, group: cfg.Group}, &cfg)
+	x := ts.transactor(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	write := func() {

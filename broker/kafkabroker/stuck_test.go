@@ -110,13 +110,7 @@ func testStuckTransaction(t *testing.T, how lack) {
 func TestStuckTopicsAskedTogether(t *testing.T) {
 	t.Parallel()
 	ts := fakeSystem(t, brokertest.Setup{Topics: 1, Partitions: 1}, "transactional")
-	cfg := ts.config(ts.net.link()).withDefaults()
-	c, err := cfg.connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.transport.CloseIdleConnections()
-	x := newTransactor(&coordinator{c: c, group: cfg.Group}, &cfg)
+	x := ts.transactor(t)
 	left := []string{"topic-3", "topic-5"}
 	var asked atomic.Int32
 	ts.cluster.ControlKey(keyDescribeTransactions, func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -210,4 +204,16 @@ func (ts *testSystem) lackReplicas(topic string, how lack) (heal func()) {
 		return r, nil, true
 	})
 	return func() { well.Store(true) }
+}
+
+// transactor is one without a source.
+func (ts *testSystem) transactor(t *testing.T) *transactor {
+	t.Helper()
+	cfg := ts.config(ts.net.link()).withDefaults()
+	c, err := cfg.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.transport.CloseIdleConnections)
+	return newTransactor(&coordinator{c: c, group: cfg.Group}, &cfg)
 }
