@@ -26,7 +26,7 @@ func newConfigShow(p Parts) *cobra.Command {
 			"URLs, and those options under with that may be secrets. The first line has the file's hash: that of started in the log " +
 			"is the same\n" +
 			"where the file has not changed since. FILE may be - for standard input.",
-		Example: "  longshore config show c.yaml\n  kubectl exec POD -- longshore config show /etc/longshore/config.yaml",
+		Example: "  longshore config show c.yaml\n  kubectl exec POD -- /longshore config show /etc/longshore/config.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := assembleNamed(cmd, file(args), p)
 			if err != nil {
