@@ -22,11 +22,8 @@ func atPeak(measure func(n int, where string) sample) func(n int, where string) 
 
 // crowdSystems are longshore and bare goroutines with that many workers, whose handlers take 1 ms.
 func crowdSystems() (all []system) {
-	for _, w := range append(slices.Clone(crowds), fewInCrowd) { // the topic has as many messages as the first one handles
-		n := 500_000
-		if w == fewInCrowd {
-			n = 100_000
-		}
+	const n = 500_000 // of all, or what a longer run leaves as garbage would count as the workers'
+	for _, w := range append(slices.Clone(crowds), fewInCrowd) {
 		all = append(all,
 			system{fmt.Sprintf("longshore_%d", w), n, atPeak(func(n int, at string) sample {
 				return kafkaLongshore(at, n, w, millisecond)
