@@ -240,7 +240,7 @@ func freezeConsumer(t *testing.T, k kind) string {
 }
 
 func brokerDown(t *testing.T, k kind) string {
-	f := newField(t, k.own(t), longshoreConsumer)
+	f := k.newField(t, k.own(t))
 	f.startConsumers(t, 1)
 	f.load = f.startLoad(t, faultRate, 0)
 	p := f.consumers[0]

@@ -120,6 +120,7 @@ func provenFaults() map[string]bool {
 		}
 		prove(k.serverKill, "TestKillServer")
 		prove("f11", "TestKillBoth")
+		prove("f11", "TestKillServerInOrder")
 	}
 	return proofs
 }

@@ -12,10 +12,10 @@ import (
 
 // onThree has two consumers and a load on three brokers of its own, with a replica of everything on each. The session outlasts
 // what is done to them, so nothing may be handled twice: commits are on two brokers at least, and no consumer loses its memory.
-func onThree(t *testing.T) *field {
+func onThree(t *testing.T, k kind) *field {
 	t.Helper()
 	needsKafka(t)
-	f := newField(t, newKafkaSystem(t, kafkad.Start(t, kafkad.Config{Nodes: 3})), longshoreConsumer)
+	f := k.newField(t, newKafkaSystem(t, kafkad.Start(t, kafkad.Config{Nodes: 3})))
 	f.calm(t)
 	f.startConsumers(t, 2)
 	f.balanced(t)
@@ -26,8 +26,8 @@ func onThree(t *testing.T) *field {
 
 // leadersMove moves the leaders of all partitions again and again, stops a broker in good order and starts it again, and kills
 // another one for good.
-func leadersMove(t *testing.T, _ kind) string {
-	f := onThree(t)
+func leadersMove(t *testing.T, k kind) string {
+	f := onThree(t, k)
 	s := f.onKafka()
 	moves := lengths(3, 9)
 	for range moves {
@@ -56,8 +56,8 @@ func leadersMove(t *testing.T, _ kind) string {
 
 // coordinatorMoves moves the partitions in which the coordinators are, kills the broker that coordinates the group, and stops the
 // next one.
-func coordinatorMoves(t *testing.T, _ kind) string {
-	f := onThree(t)
+func coordinatorMoves(t *testing.T, k kind) string {
+	f := onThree(t, k)
 	s := f.onKafka()
 	coordinator := func() int {
 		node, err := s.cluster.Coordinator(t.Context(), s.group)

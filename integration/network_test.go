@@ -80,7 +80,7 @@ func holdToClient(t *testing.T, k kind) string {
 // holdAcks has an AckWait shorter than the second for which the consumer asks ahead, and a connection that is not found dead
 // meanwhile. So what is finished is delivered again, on the same connection on which its acks are stuck.
 func holdAcks(t *testing.T, k kind) string {
-	f := newField(t, k.own(t), longshoreConsumer)
+	f := k.newField(t, k.own(t))
 	f.config.Ping, f.config.Heartbeat, f.config.Lease = time.Minute, 10*time.Second, 400*time.Millisecond
 	// A slow load: what was asked for before the fault must outlast the AckWait, or the server may deliver nothing more. Where this
 	// process gets no processor for a while, messages come in a heap and use that up: then the fault is put once more.
@@ -139,7 +139,7 @@ func slowAnswers(t *testing.T, k kind) string {
 
 // shortLives lets each connection live for 0.5 to 1.5 s, whatever is under way on it.
 func shortLives(t *testing.T, k kind) string {
-	f := newField(t, k.own(t), longshoreConsumer)
+	f := k.newField(t, k.own(t))
 	f.calm(t)
 	return fieldOverProxy(t, f, killRate, func(t *testing.T, f *field, p *faultproxy.Proxy) {
 		p.Live(500*time.Millisecond, 1500*time.Millisecond)
