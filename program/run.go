@@ -74,14 +74,7 @@ func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, std
 	}
 	a.tellStarted()
 	onForcedStop(ctx, a.tellForced)
-	scaled := scaler.beside(ctx, doc, log, halt)
-	err = a.run(ctx)
-	halt(nil) // a consumer that failed has ended no context; the scaler would answer on, and the process stay
-	failed := scaled()
-	if errors.Is(err, failed) {
-		failed = nil // it was what ended the run
-	}
-	if err := errors.Join(err, a.close(), failed); err != nil {
+	if err := errors.Join(a.run(ctx, scaler), a.close()); err != nil {
 		log.Error().Str("event", "failed").Err(err).Send()
 		return loggedError{err}
 	}
@@ -109,8 +102,9 @@ func (a *assembly) tellForced(s os.Signal) {
 		Msg("a second signal: stopped at once; what is in flight comes again")
 }
 
-// run runs everything until ctx ends or a consumer fails, then drains all.
-func (a *assembly) run(ctx context.Context) error {
+// run runs everything until ctx ends or a consumer fails, then drains all. The scaler asks the embedded server, so it begins when
+// that has its streams, and ends before it.
+func (a *assembly) run(ctx context.Context, scaler *scalerFlags) error {
 	if a.embeds {
 		e, err := a.startEmbedded(ctx)
 		if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.Canceled) {
@@ -126,6 +120,7 @@ func (a *assembly) run(ctx context.Context) error {
 		return err
 	}
 	defer a.tellStopping(ctx)()
+	scaled := scaler.beside(ctx, a.doc, a.log, a.halt)
 	group, running := errgroup.WithContext(ctx)
 	for _, m := range a.members {
 		group.Go(func() error { return m.setup.Run(running, m.consumer) })
@@ -134,7 +129,11 @@ func (a *assembly) run(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = errors.Join(err, cause) // a route asked to stop
 	}
-	return errors.Join(err, served())
+	failed := scaled()
+	if errors.Is(err, failed) {
+		failed = nil // it was what ended the run
+	}
+	return errors.Join(err, failed, served())
 }
 
 // tellStopping logs that ctx has ended, as soon as it has. told is called when all has stopped: it waits for that line, which is

@@ -493,6 +493,10 @@ consumers:
 	if code := p.code(t); code != 0 {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
+	before, _, began := strings.Cut(p.stderr.String(), `"event":"scaler"`)
+	if !began || !strings.Contains(before, `"event":"embedded_nats"`) || strings.Contains(p.stderr.String(), "scaler_blind") {
+		t.Errorf("it was asked before its streams were there:\n%s", p.stderr.String())
+	}
 	taken := launch(t, dir, "run", "-c", "c.yaml", "--scaler", "192.0.2.1:"+at) // for documents
 	if code := taken.code(t); code != 1 || !strings.Contains(taken.stderr.String(), "scaler: listening") {
 		t.Errorf("an address that is not ours: exit code %d: %s", code, taken.stderr.String())

@@ -31,8 +31,8 @@ func (s *scalerFlags) checkBeside() error {
 	return s.check()
 }
 
-// beside answers until ctx ends; ended waits for that, and says why it could not. Then the consumers are stopped, too: an
-// autoscaler relies on the answers.
+// beside answers until ctx ends, or ended is called: a consumer that failed has ended no context. ended waits for that, and says
+// why it could not answer. Then the consumers are stopped, too: an autoscaler relies on the answers.
 func (s *scalerFlags) beside(ctx context.Context, doc *config.Document, log zerolog.Logger,
 	halt context.CancelCauseFunc) (ended func() error) {
 	if s.listen == "" {
@@ -41,6 +41,7 @@ func (s *scalerFlags) beside(ctx context.Context, doc *config.Document, log zero
 	if a := doc.File.Admin; a != nil {
 		s.processes = []string{ownAddress(a.Listen)}
 	}
+	ctx, end := context.WithCancel(ctx)
 	result := make(chan error, 1)
 	go func() {
 		err := s.run(ctx, doc, log)
@@ -52,7 +53,10 @@ func (s *scalerFlags) beside(ctx context.Context, doc *config.Document, log zero
 		}
 		result <- err
 	}()
-	return func() error { return <-result }
+	return func() error {
+		end()
+		return <-result
+	}
 }
 
 // ownAddress is where this process reaches what listens at an address.
