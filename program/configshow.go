@@ -109,7 +109,10 @@ func (a *assembly) consumerDefaults(at string, from *config.Consumer, m *member)
 func sourceDefaults(s config.Source) config.Source {
 	if s.NATS != nil {
 		n := *s.NATS
-		n.Config, n.Deliver = n.Config.WithDefaults(), cmp.Or(n.Deliver, "all")
+		n.Config = n.Config.WithDefaults()
+		if n.StartSequence == 0 && n.StartTime.IsZero() {
+			n.Deliver = cmp.Or(n.Deliver, "all")
+		}
 		n.URLs = s.NATS.URLs // or the embedded server
 		s.NATS = &n
 	}

@@ -38,8 +38,9 @@ consumers:
     routes: [{handler: log}]
   b:
     sources:
-      - {weight: 3, nats: {urls: ["nats://a:1", "nats://b:1"], stream: S, subjects: [s], durable: d, max_ack_pending: -1}}
-      - {nats: {urls: ["nats://a:1", "nats://b:1"], stream: T, subjects: [t], durable: d}}
+      - {weight: 3, nats: {urls: ["nats://a:1", "nats://b:1"], stream: S, subjects: [s], durable: d, max_ack_pending: -1,
+          start_sequence: 7}}
+      - {nats: {urls: ["nats://a:1", "nats://b:1"], stream: T, subjects: [t], durable: d, start_time: 2026-11-21T15:04:05Z}}
     priority: {header: h, levels: [{values: [high], weight: 4}, {}]}
     drain_timeout: 0s
     batch: {handler: log, size: 5}
