@@ -137,21 +137,25 @@ func lettersOf(c *watched, topic string) string {
 // plan finds out what an order would do, and shows it.
 func (d *desk) plan(w http.ResponseWriter, r *http.Request, c *watched, o order, box Letters) {
 	v := planView{shell: d.shell(r, o.kind+", "+c.name), Name: c.name, Topic: box.Topic, Kind: o.kind, Fields: o.form()}
-	ctx, end, err := d.scan(r.Context())
-	if err == nil {
-		defer end()
-		if o.kind == jobReplay {
-			err = v.planReplay(ctx, o, box)
-		} else {
-			err = v.planPurge(ctx, o, box)
-		}
-	}
-	if err != nil {
+	if err := d.fill(r.Context(), &v, o, box); err != nil {
 		d.listLetters(w, r, c, codeOf(err), err)
 		return
 	}
 	v.Fields = append(v.Fields, field{"number", strconv.FormatInt(v.Number, 10)}, field{"sure", "yes"})
 	d.show(w, r, http.StatusOK, "plan", v)
+}
+
+// fill makes the plan. When it returns, others may read letters again: the answer may read them anew, or its reader be slow.
+func (d *desk) fill(ctx context.Context, v *planView, o order, box Letters) error {
+	ctx, end, err := d.scan(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if o.kind == jobReplay {
+		return v.planReplay(ctx, o, box)
+	}
+	return v.planPurge(ctx, o, box)
 }
 
 // form are the fields that say the same again.

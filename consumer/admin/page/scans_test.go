@@ -1,0 +1,86 @@
+package page_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/longshoremq/longshore/consumer/admin/page"
+	"github.com/longshoremq/longshore/deadletters"
+)
+
+// TestPlansThatFail: a plan that cannot be made is answered with the list of letters, also where as many fail at once as may read
+// letters at once.
+func TestPlansThatFail(t *testing.T) {
+	const atOnce = 4 // may read dead letters
+	synctest.Test(t, func(t *testing.T) {
+		var all sync.WaitGroup
+		all.Add(atOnce)
+		h := letterPage(t, func(context.Context) (func(string) bool, error) {
+			all.Done()
+			all.Wait()
+			return nil, errors.New("no contact")
+		}, "one", "two")
+		cookie := loginAt(t, h)
+		var asking sync.WaitGroup
+		for range atOnce {
+			asking.Go(func() {
+				a := postTo(h, "/ui/c/orders/replay", url.Values{"scope": {"all"}}, cookie)
+				if body := a.Body.String(); !strings.Contains(body, "no contact") || !strings.Contains(body, "2 letters in orders-dead") {
+					t.Errorf("%d\n%s", a.Code, body)
+				}
+			})
+		}
+		asking.Wait()
+	})
+}
+
+// letterPage is a page of a consumer with dead letters of these payloads, which asks allow where they may go.
+func letterPage(t *testing.T, allow func(context.Context) (func(string) bool, error), letters ...string) http.Handler {
+	t.Helper()
+	b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1, "orders-dead": 1}})
+	for _, l := range letters {
+		if err := b.Produce(broker.Outgoing{Topic: "orders-dead", Value: []byte(l)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ui := page.New(page.Config{})
+	ui.Watch("orders", page.Sources{Letters: []page.Letters{{Allow: allow,
+		Config: deadletters.Config{Topic: "orders-dead", Store: b.LogView(), Publisher: b.Publisher()}}}})
+	c, err := consumer.New(consumer.Config{Source: b.Source(membroker.SourceConfig{Topics: []string{"orders"}}),
+		Handler: func(context.Context, *consumer.Message) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ui.Handler(admin.PageSetup{Token: token, Targets: map[string]admin.Target{"orders": c}})
+}
+
+// loginAt is the cookie of who has logged in.
+func loginAt(t *testing.T, h http.Handler) string {
+	t.Helper()
+	a := postTo(h, "/ui/login", url.Values{"token": {token}}, "")
+	cookie, _, ok := strings.Cut(a.Header().Get("Set-Cookie"), ";")
+	if !ok {
+		t.Fatalf("login: %d\n%s", a.Code, a.Body)
+	}
+	return cookie
+}
+
+func postTo(h http.Handler, path string, form url.Values, cookie string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Cookie", cookie)
+	a := httptest.NewRecorder()
+	h.ServeHTTP(a, r)
+	return a
+}
