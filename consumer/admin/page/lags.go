@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ type lagCache struct {
 }
 
 // get returns what the broker says, or said up to lagAge ago; while another request asks, what it said before.
-func (c *lagCache) get(ctx context.Context, now time.Time) ([]Lag, error) {
+func (c *lagCache) get(ctx context.Context, now time.Time) (rows []Lag, err error) {
 	if c.read == nil {
 		return nil, nil
 	}
@@ -38,13 +39,18 @@ func (c *lagCache) get(ctx context.Context, now time.Time) ([]Lag, error) {
 		return rows, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lagTimeout) // others wait for the answer, too
-	rows, err := c.read(ctx)
-	cancel()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rows, c.err, c.at, c.busy = rows, err, now, false
-	return rows, err
+	defer cancel()
+	err = errPanicked
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.rows, c.err, c.at, c.busy = rows, err, now, false
+	}()
+	return c.read(ctx)
 }
+
+// errPanicked is of a read that did not return; the panic itself is the admin server's to tell.
+var errPanicked = errors.New("asking for the lag panicked")
 
 // known is what is known, and whether that will do. If not, the caller asks, and nobody else meanwhile.
 func (c *lagCache) known(now time.Time) (rows []Lag, err error, fresh bool) {
