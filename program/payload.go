@@ -19,7 +19,7 @@ import (
 
 // A payload makes the values of produced messages.
 type payload interface {
-	// next is the value of message number n. It waits for one until ctx ends; io.EOF: there is no more.
+	// next is the value of message number n. It waits for one until ctx ends, which is errStopped; io.EOF: there is no more.
 	next(ctx context.Context, n int64) ([]byte, error)
 	// ready says whether next would not wait.
 	ready() bool
@@ -205,7 +205,7 @@ func readLines(in io.Reader) *lines {
 func (l *lines) next(ctx context.Context, n int64) ([]byte, error) {
 	select {
 	case <-ctx.Done():
-		return nil, io.EOF
+		return nil, errStopped
 	case one, ok := <-l.read:
 		switch {
 		case ok:

@@ -133,6 +133,44 @@ func TestProductionStops(t *testing.T) {
 	})
 }
 
+// TestProductionIsStoppedBefore: where a signal leaves something unsent that was asked for, that is told: whoever sees 0 takes all
+// for sent.
+func TestProductionIsStoppedBefore(t *testing.T) {
+	many := func(io.Reader) payload { return readLines(strings.NewReader(strings.Repeat("x\n", 900))) }
+	one := func(stdin io.Reader) payload { return readLines(stdin) }
+	for name, c := range map[string]struct {
+		payload func(stdin io.Reader) payload
+		count   int64
+		want    string // empty: nothing is left
+	}{
+		"of so many":               {func(io.Reader) payload { return numbered(64) }, 1000, "of 1000 messages were sent"},
+		"with lines left":          {many, 0, "lines that were read were not sent; the last one sent is line "},
+		"of so many lines":         {many, 800, "of 800 messages were sent; the last one sent is line "},
+		"waits for a line":         {one, 0, ""},
+		"waits for one of so many": {one, 2, "1 of 2 messages were sent; the last one sent is line 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stdin, writer := io.Pipe()
+				defer writer.Close()
+				go func() { _, _ = io.WriteString(writer, "one\n") }()
+				defer stdin.Close()
+				b := &brokenPublisher{stored: map[string]int{}, fail: func(int, int) error { return nil }}
+				p := &production{publisher: b, topic: "in", payload: c.payload(stdin), rate: 100, count: c.count, timeout: time.Second}
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				s, err := p.run(ctx, quiet())
+				if s.Confirmed == 0 || s.Sent != s.Confirmed {
+					t.Errorf("%+v", s)
+				}
+				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("%+v: %v, want %q", s, err, c.want)
+				}
+			})
+		})
+	}
+}
+
 // TestProduceSendsHeaders: those of the flags are on each message, and what is no header of one's own is refused.
 func TestProduceSendsHeaders(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,10 @@ func (p *production) run(ctx context.Context, shown *progress) (productionSummar
 		}
 		ms, over := p.collect(ctx, n)
 		if limiter.WaitN(ctx, len(ms)) != nil {
-			break // stopped
+			if len(ms) > 0 || !errors.Is(over, io.EOF) {
+				err = p.stopped(len(ms))
+			}
+			break
 		}
 		if len(ms) > 0 {
 			err = p.step(ctx, ms)
@@ -70,6 +73,24 @@ func (p *production) run(ctx context.Context, shown *progress) (productionSummar
 		err = fmt.Errorf("%d of %d messages were not confirmed: %w", not, p.sum.Sent, err)
 	}
 	return p.sum, err
+}
+
+// stopped says what a stop has left of what was asked for, with so many messages that were made and not sent: some of a count, or
+// lines, which nobody can read from a pipe again. nil: nothing.
+func (p *production) stopped(made int) (err error) {
+	_, ofLines := p.payload.(*lines)
+	switch {
+	case p.count > 0:
+		err = fmt.Errorf("stopped: %d of %d messages were sent", p.sum.Sent, p.count)
+	case ofLines && (made > 0 || p.payload.ready()):
+		err = errors.New("stopped: lines that were read were not sent")
+	default:
+		return nil
+	}
+	if ofLines && p.sum.Sent > 0 {
+		err = fmt.Errorf("%w; the last one sent is %s", err, p.payload.name(p.sum.Sent-1))
+	}
+	return err
 }
 
 // collect makes the next messages, n at most, and fewer where the payload would have to be waited for. over says why there are no
