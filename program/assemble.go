@@ -168,7 +168,7 @@ func (a *assembly) close() error {
 	return errors.Join(errs...)
 }
 
-// send begins to send spans and metrics, where the file or the environment says so.
+// send makes what sends spans and metrics, where the file or the environment says so.
 func (a *assembly) send(registry prometheus.Gatherer) {
 	x := exportingOf(a.doc, os.LookupEnv)
 	a.doc.Exports = x.spans || x.metrics

@@ -2,9 +2,12 @@ package program
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/longshoremq/longshore/broker/membroker"
@@ -125,6 +128,31 @@ consumers:
 	writeFile(t, dir, "bad.yaml", "consumers: {a: {sources: []}}\n")
 	if out, err := run(t.Context(), "config", "show", filepath.Join(dir, "bad.yaml")); err == nil || out != "" {
 		t.Errorf("of a file with mistakes it shows %q: %v", out, err)
+	}
+}
+
+// TestConfigSendsNothing: what looks at a file only tells nobody else of it, and waits for nobody.
+func TestConfigSendsNothing(t *testing.T) {
+	var asked atomic.Int32
+	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer collector.Close()
+	const text = "tracing: {endpoint: %q}\nmetrics: {otlp: true}\nconsumers:\n" +
+		"  o: {source: {nats: {stream: S, subjects: [s], durable: d}}, routes: [{handler: log}]%s}\n"
+	dir := t.TempDir()
+	for name, more := range map[string]string{"right": "", "wrong": ", middleware: [{use: timeout}]"} {
+		file := filepath.Join(dir, name)
+		writeFile(t, dir, name, fmt.Sprintf(text, collector.URL, more))
+		for _, args := range [][]string{{"config", "check", file}, {"config", "show", file}, {"run", "-c", file}} {
+			if args[0] == "run" && more == "" {
+				continue
+			}
+			if _, err := run(t.Context(), args...); (err != nil) != (more != "") {
+				t.Errorf("%q: %v", args, err)
+			}
+			if n := asked.Swap(0); n > 0 {
+				t.Errorf("%q, %s: the collector was asked %d times", args, name, n)
+			}
+		}
 	}
 }
 

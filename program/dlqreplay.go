@@ -210,6 +210,7 @@ func (d *dlqReplay) routes(ctx context.Context, box *deadBox,
 		end()
 		return nil, nil, usageError{err}
 	}
+	a.sends.begin()
 	for _, m := range a.members {
 		if m.name == box.name {
 			handle = newTurns(ctx, m, box.consumer.Timeout).handle

@@ -72,6 +72,7 @@ func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, std
 	for _, w := range doc.Warnings {
 		log.Warn().Str("event", "config_warning").Int("line", w.Line).Str("path", w.Path).Msg(w.Problem)
 	}
+	a.sends.begin()
 	a.tellStarted()
 	onForcedStop(ctx, a.tellForced)
 	if err := errors.Join(a.run(ctx, scaler), a.close()); err != nil {

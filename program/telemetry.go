@@ -26,13 +26,16 @@ import (
 type telemetry struct {
 	exporting
 	tracers *trace.TracerProvider // nil: there are no spans
-	meters  *meters.MeterProvider // nil: metrics are at /metrics only
+	out     meters.Exporter       // nil: metrics are at /metrics only
+	from    prometheus.Gatherer   // the metrics that go there
+	as      *resource.Resource
+	meters  *meters.MeterProvider // nil: it has not begun
 	log     zerolog.Logger
 }
 
-// newTelemetry begins to send what x says. It connects to nothing yet.
+// newTelemetry makes what sends what x says. It connects to nothing, and where nothing is begun, nothing is sent.
 func newTelemetry(x exporting, registry prometheus.Gatherer, log zerolog.Logger) (*telemetry, error) {
-	t := &telemetry{exporting: x, log: log}
+	t := &telemetry{exporting: x, from: registry, log: log}
 	if !x.spans && !x.metrics {
 		return t, nil
 	}
@@ -41,6 +44,7 @@ func newTelemetry(x exporting, registry prometheus.Gatherer, log zerolog.Logger)
 	if err != nil {
 		return nil, err
 	}
+	t.as = res
 	otel.SetErrorHandler(&exportErrors{log: log})
 	if x.spans {
 		var opts []otlptracehttp.Option
@@ -63,10 +67,18 @@ func newTelemetry(x exporting, registry prometheus.Gatherer, log zerolog.Logger)
 			t.close()
 			return nil, fmt.Errorf("making the exporter of metrics: %w", err)
 		}
-		reader := meters.NewPeriodicReader(e, meters.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(registry))))
-		t.meters = meters.NewMeterProvider(meters.WithReader(reader), meters.WithResource(res))
+		t.out = e
 	}
 	return t, nil
+}
+
+// begin begins to send metrics, once: spans are sent where there are some, and metrics there always are.
+func (t *telemetry) begin() {
+	if t == nil || t.out == nil {
+		return
+	}
+	reader := meters.NewPeriodicReader(t.out, meters.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(t.from))))
+	t.meters = meters.NewMeterProvider(meters.WithReader(reader), meters.WithResource(t.as))
 }
 
 // tracing is that of a consumer, which reads from a source; nil: there are no spans.
@@ -106,8 +118,11 @@ func (t *telemetry) close() {
 	if t.tracers != nil {
 		err = t.tracers.Shutdown(ctx)
 	}
-	if t.meters != nil {
+	switch {
+	case t.meters != nil:
 		err = errors.Join(err, t.meters.Shutdown(ctx))
+	case t.out != nil:
+		err = errors.Join(err, t.out.Shutdown(ctx))
 	}
 	if err != nil {
 		t.log.Warn().Str("event", "export_failed").Err(err).Msg("the last spans or metrics did not arrive")
