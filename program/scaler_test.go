@@ -9,11 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/longshoremq/longshore/internal/namedfile"
 	"github.com/longshoremq/longshore/internal/replicas"
 	pb "github.com/longshoremq/longshore/program/internal/externalscaler"
 	"github.com/nats-io/nats.go"
@@ -455,6 +458,18 @@ func TestScalerFlags(t *testing.T) {
 		if _, err := run(t.Context(), strings.Fields(args)...); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", args, err, want)
 		}
+	}
+}
+
+// TestScalerCertificateWithoutEnd: of what is no certificate not more is read than one has.
+func TestScalerCertificateWithoutEnd(t *testing.T) {
+	long := filepath.Join(t.TempDir(), "long")
+	if err := errors.Join(os.WriteFile(long, nil, 0o600), os.Truncate(long, namedfile.Most+1)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := newScalerServer(fakeTargets("orders"), replicas.Settings{}, long, long)
+	if err == nil || !strings.Contains(err.Error(), long+" has more than") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/longshoremq/longshore/internal/namedfile"
 	"github.com/longshoremq/longshore/internal/replicas"
 	pb "github.com/longshoremq/longshore/program/internal/externalscaler"
 	"google.golang.org/grpc"
@@ -44,11 +45,11 @@ func newScalerServer(targets map[string]*scalerTarget, s replicas.Settings, cert
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	}
 	if cert != "" {
-		tls, err := credentials.NewServerTLSFromFile(cert, key)
+		pair, err := namedfile.KeyPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("reading --tls-cert and --tls-key: %w", err)
 		}
-		options = append(options, grpc.Creds(tls))
+		options = append(options, grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
 	}
 	g := grpc.NewServer(options...)
 	pb.RegisterExternalScalerServer(g, &scalerServer{targets: targets, settings: s})
