@@ -51,6 +51,9 @@ const (
 	Unmeasured Reason = "unmeasured" // nobody has told what one process does: the number stays
 )
 
+// mostReplicas is how many an autoscaler can have. What one process does may be said by mistake as next to nothing.
+const mostReplicas = math.MaxInt32
+
 // stillActive is how few messages a second are none.
 const stillActive = 0.01
 
@@ -86,7 +89,7 @@ func Need(f Figures, s Settings) Answer {
 		each = min(each, f.Proved)
 	}
 	each *= 1 - headroom
-	asked := (f.In + float64(f.Backlog)/s.Drain.Seconds()) / each
+	asked := min(mostReplicas, (f.In+float64(f.Backlog)/s.Drain.Seconds())/each)
 	a := Answer{asked, true, Load, fmt.Sprintf("%.4g/s come, %d wait, one process is to do %.4g/s", f.In, f.Backlog, each)}
 	if f.Most > 0 && a.Replicas > float64(f.Most) {
 		a.Replicas, a.Reason = float64(f.Most), Bound

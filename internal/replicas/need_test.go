@@ -72,6 +72,18 @@ func TestUntold(t *testing.T) {
 	}
 }
 
+// TestNeedHasAnEnd: who says by mistake that a process does next to nothing is asked for as many processes as can be said, and
+// not for one.
+func TestNeedHasAnEnd(t *testing.T) {
+	for _, each := range []float64{1e-12, 1e-300, 5e-324} {
+		a := replicas.Need(replicas.Figures{Known: true, In: 100, Backlog: 1000, Members: 1}, replicas.Settings{PerReplica: each,
+			Drain: time.Minute})
+		if a.Whole() != math.MaxInt32 || a.Replicas != math.MaxInt32 {
+			t.Errorf("at %g each: %d, %g", each, a.Whole(), a.Replicas)
+		}
+	}
+}
+
 func TestWhole(t *testing.T) {
 	for _, c := range []struct {
 		a    replicas.Answer
