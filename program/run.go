@@ -121,7 +121,7 @@ func (a *assembly) run(ctx context.Context, scaler *scalerFlags) error {
 		return err
 	}
 	defer a.tellStopping(ctx)()
-	scaled := scaler.beside(ctx, a.doc, a.log, a.halt)
+	scaled := scaler.beside(ctx, a)
 	group, running := errgroup.WithContext(ctx)
 	for _, m := range a.members {
 		group.Go(func() error { return m.setup.Run(running, m.consumer) })

@@ -6,9 +6,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/longshoremq/longshore/consumer/admin"
-	"github.com/longshoremq/longshore/program/internal/config"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
@@ -33,23 +30,22 @@ func (s *scalerFlags) checkBeside() error {
 
 // beside answers until ctx ends, or ended is called: a consumer that failed has ended no context. ended waits for that, and says
 // why it could not answer. Then the consumers are stopped, too: an autoscaler relies on the answers.
-func (s *scalerFlags) beside(ctx context.Context, doc *config.Document, log zerolog.Logger,
-	halt context.CancelCauseFunc) (ended func() error) {
+func (s *scalerFlags) beside(ctx context.Context, a *assembly) (ended func() error) {
 	if s.listen == "" {
 		return func() error { return nil }
 	}
-	if a := doc.File.Admin; a != nil {
-		s.processes = []string{ownAddress(a.Listen)}
+	if a.admin != nil { // it is bound
+		s.processes = []string{ownAddress(a.admin.Addr().String())}
 	}
 	ctx, end := context.WithCancel(ctx)
 	result := make(chan error, 1)
 	go func() {
-		err := s.run(ctx, doc, log)
+		err := s.run(ctx, a.doc, a.log)
 		if ctx.Err() != nil {
 			err = nil // it was stopped, perhaps before it had begun
 		}
 		if err != nil {
-			halt(err)
+			a.halt(err)
 		}
 		result <- err
 	}()
@@ -61,9 +57,6 @@ func (s *scalerFlags) beside(ctx context.Context, doc *config.Document, log zero
 
 // ownAddress is where this process reaches what listens at an address.
 func ownAddress(listen string) string {
-	if listen == "" {
-		listen = admin.DefaultListen
-	}
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return listen
