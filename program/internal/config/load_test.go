@@ -403,6 +403,26 @@ func TestCredentialsOfSystemd(t *testing.T) {
 	}
 }
 
+// TestWarningsHaveAnOrder: two checks of one file say the same.
+func TestWarningsHaveAnOrder(t *testing.T) {
+	open := filepath.Join(t.TempDir(), "open")
+	if err := os.WriteFile(open, []byte("0123456789abcdef"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text := "consumers:\n"
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		text += "  " + name + ": {source: {nats: {url: 'tls://h:1', stream: S, durable: " + name + ", token_file: " + open +
+			"}}, routes: [{handler: log}]}\n"
+	}
+	for range 20 {
+		d := parse(text, nil)
+		if err := d.Err(); err != nil || len(d.Warnings) != 8 ||
+			!slices.IsSortedFunc(d.Warnings, func(a, b config.Finding) int { return a.Line - b.Line }) {
+			t.Fatalf("%v %+v", err, d.Warnings)
+		}
+	}
+}
+
 func TestSecretFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string, mode os.FileMode) string {

@@ -4,8 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -18,13 +20,14 @@ type secret struct {
 	file  string
 }
 
-// secrets are all of them, by the path of the field.
+// secrets are all of them, by the path of the field, in the order of the consumers' names.
 func (f *File) secrets() iter.Seq2[string, secret] {
 	return func(yield func(string, secret) bool) {
 		if a := f.Admin; a != nil && !yield("admin.token", secret{&a.Token, a.TokenFile}) {
 			return
 		}
-		for name, c := range f.Consumers {
+		for _, name := range slices.Sorted(maps.Keys(f.Consumers)) {
+			c := f.Consumers[name]
 			if c == nil {
 				continue
 			}
