@@ -43,7 +43,7 @@ const (
 	NoRouteDeadLetter NoRoute = "dead_letter"
 	// NoRouteSkip acks it and counts it as skipped.
 	NoRouteSkip NoRoute = "skip"
-	// NoRouteStop calls RouterConfig.Stop and holds the message, unsettled, until its context ends, so that it goes back to the
+	// NoRouteStop calls RouterConfig.Stop and holds the message, unsettled, until the consumer stops, so that it goes back to the
 	// broker.
 	NoRouteStop NoRoute = "stop"
 )
@@ -188,8 +188,12 @@ func (r *Router) Handle(ctx context.Context, m *consumer.Message) error {
 		return consumer.Skip("no route")
 	case NoRouteStop:
 		r.stop(err)
-		<-ctx.Done() // an error now would use up attempts; one after the context's end does not
-		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		select { // an error now would use up attempts, and so would one after the consumer's Timeout, which may be over before a drain
+		case <-consumer.Leaving(ctx):
+			return consumer.Defer(0, nil)
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
 	}
 	return consumer.Permanent(err)
 }

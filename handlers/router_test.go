@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
@@ -200,6 +202,13 @@ func TestNoRoute(t *testing.T) {
 }
 
 func noRouteStops(t *testing.T) {
+	// The last: the consumer's timeout is over long before its drain is.
+	for _, drain := range []time.Duration{-1, 2 * time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) { noRouteStopsWithin(t, drain) })
+	}
+}
+
+func noRouteStopsWithin(t *testing.T, drain time.Duration) {
 	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "dead": 1}})
 	for range 10 {
 		if err := b.Produce(broker.Outgoing{Topic: "in"}); err != nil {
@@ -215,7 +224,8 @@ func noRouteStops(t *testing.T) {
 	letters := b.Publisher()
 	defer letters.Close(context.Background())
 	c, err := consumer.New(consumer.Config{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Handler: r.Handle,
-		Retry: consumer.Retry{MaxAttempts: 1}, DeadLetter: &consumer.DeadLetter{Publisher: letters, Topic: "dead"}, DrainTimeout: -1})
+		Retry: consumer.Retry{MaxAttempts: 1}, DeadLetter: &consumer.DeadLetter{Publisher: letters, Topic: "dead"},
+		Timeout: 5 * time.Second, DrainTimeout: drain})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +236,7 @@ func noRouteStops(t *testing.T) {
 		t.Errorf("stopped by %v", cause)
 	}
 	if n, dead := b.Unsettled("group"), len(b.Messages("dead")); n != 10 || dead != 0 {
-		t.Errorf("%d unsettled, %d dead letters; want 10 and 0", n, dead)
+		t.Errorf("drain %v: %d unsettled, %d dead letters; want 10 and 0", drain, n, dead)
 	}
 }
 
