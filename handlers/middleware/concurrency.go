@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"sync"
@@ -20,11 +19,10 @@ type ConcurrencyLimit struct {
 	mu      sync.Mutex
 	limit   int
 	sharing sharing
-	timer   *time.Timer // looks at the part again, where the limit is shared; nil: nobody waited so far
+	timer   *time.Timer // calls the next of the line; nil: none was needed so far
 	running running
-	line    list.List // of *place
-	places  map[message]*list.Element
-	sweep   int // messages that wait until those are forgotten that went back to the broker
+	line    turns
+	late    bool // who was called last has not come in time: until one does, nothing is set aside, for the slots would stand idle
 }
 
 // A message as it is named while it is here.
@@ -33,19 +31,18 @@ type message struct {
 	token uint64
 }
 
-// A place in the line.
-type place struct {
-	m    message
-	wake func() bool
-}
-
-// lookAgain is after how long a message that waits for a limit looks for itself: the one that was woken before it may have gone
-// back to the broker.
-const lookAgain = 5 * time.Second
+const (
+	// lookAgain is after how long a message that waits for a limit looks for itself: the one that was woken before it may have gone
+	// back to the broker.
+	lookAgain = 5 * time.Second
+	// onItsWay is for how long a slot is set aside for one that was called. It may wait for a worker for longer, and then keeps its
+	// place; or never come, as where a Dedup before the limit has found that it is a repeat.
+	onItsWay = 100 * time.Millisecond
+)
 
 // NewConcurrencyLimit allows limit calls at once, at least 1.
 func NewConcurrencyLimit(limit int) (*ConcurrencyLimit, error) {
-	l := &ConcurrencyLimit{places: map[message]*list.Element{}, running: running{of: map[*call]struct{}{}}}
+	l := &ConcurrencyLimit{running: running{of: map[*call]struct{}{}}}
 	return l, l.Set(limit)
 }
 
@@ -123,50 +120,32 @@ func (l *ConcurrencyLimit) Middleware(next consumer.Handler) consumer.Handler {
 	}
 }
 
-// enter takes a free slot; nil: there is none.
+// enter takes a slot for a message whose turn it is; nil: there is none for it.
 func (l *ConcurrencyLimit) enter(ctx context.Context, m message) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forget(m)
-	most := l.most()
-	if l.running.n() >= most {
-		l.running.lapse(time.Now())
+	now := time.Now()
+	l.late = l.line.missLate(now, onItsWay) || l.late && !l.line.due(m)
+	free := l.most()
+	if !l.late {
+		free -= l.line.ahead(m)
 	}
-	if l.running.n() >= most {
+	if l.running.n() >= free {
+		l.running.lapse(now)
+	}
+	if l.running.n() >= free {
 		return nil
 	}
+	l.line.forget(m)
 	return l.running.enter(ctx)
 }
 
-func (l *ConcurrencyLimit) forget(m message) {
-	if e := l.places[m]; e != nil {
-		l.line.Remove(e)
-		delete(l.places, m)
-	}
-}
-
-// wait takes a place in the line.
+// wait has a message wait for its turn. wake is that of consumer.Defer.
 func (l *ConcurrencyLimit) wait(m message, wake func() bool) {
 	l.mu.Lock()
-	if l.sweep--; l.sweep < 0 {
-		l.forgetEnded()
-	}
-	l.places[m] = l.line.PushBack(&place{m, wake})
+	l.line.wait(m, wake, time.Now())
 	l.mu.Unlock()
 	l.wake() // a slot may have become free since it was refused one
-}
-
-// forgetEnded forgets those whose claim has ended: they went back to the broker, and nobody else takes them out of the line while
-// no slot becomes free.
-func (l *ConcurrencyLimit) forgetEnded() {
-	for m := range l.places {
-		select {
-		case <-m.claim.Ended():
-			l.forget(m)
-		default:
-		}
-	}
-	l.sweep = max(1024, len(l.places))
 }
 
 func (l *ConcurrencyLimit) leave(c *call) {
@@ -176,35 +155,44 @@ func (l *ConcurrencyLimit) leave(c *call) {
 	l.wake()
 }
 
-// wake calls as many out of the line as there are free slots. One that is not waiting any more makes room for the next.
+// wake calls as many out of the line as there are free slots, beyond those that are set aside for who was called before. One that
+// is not waiting any more makes room for the next.
 func (l *ConcurrencyLimit) wake() {
-	for called := 0; ; {
+	for {
 		l.mu.Lock()
-		first := l.line.Front()
-		if first == nil || l.running.n()+called >= l.most() {
-			l.arm()
+		now := time.Now()
+		l.late = l.line.missLate(now, onItsWay) || l.late
+		if l.line.waiting.Len() == 0 || l.running.n()+l.line.called.Len() >= l.most() {
+			l.arm(now)
 			l.mu.Unlock()
 			return
 		}
-		p := first.Value.(*place)
-		l.forget(p.m)
+		t, wake := l.line.call(now)
 		l.mu.Unlock()
-		if p.wake() {
-			called++
+		if !wake() {
+			l.mu.Lock()
+			l.line.miss(t)
+			l.mu.Unlock()
 		}
 	}
 }
 
-// arm has those that wait look again soon whether the part is a larger one. It needs l.mu.
-func (l *ConcurrencyLimit) arm() {
-	if l.sharing.shared() && l.most() == 0 { // nobody is called, and so nobody is found gone
-		l.forgetEnded()
+// arm has those that wait looked at again: where the part may become a larger one, and where one that was called may not come,
+// and with it who would leave its slot. It needs l.mu.
+func (l *ConcurrencyLimit) arm(now time.Time) {
+	shared, first := l.sharing.shared(), l.line.called.Front()
+	if shared && l.most() == 0 { // nobody is called, and so nobody is found gone
+		l.line.forgetGone(now)
+	}
+	wait := lookAtShare
+	if first != nil {
+		wait = min(wait, first.Value.(*turn).since.Add(onItsWay).Sub(now))
 	}
 	switch {
-	case !l.sharing.shared() || l.line.Len() == 0:
+	case l.line.waiting.Len() == 0, !shared && first == nil:
 	case l.timer == nil:
-		l.timer = time.AfterFunc(lookAtShare, l.wake)
+		l.timer = time.AfterFunc(wait, l.wake)
 	default:
-		l.timer.Reset(lookAtShare)
+		l.timer.Reset(wait)
 	}
 }

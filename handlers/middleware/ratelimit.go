@@ -251,7 +251,7 @@ func (l *RateLimit) next(now time.Time) (wait time.Duration, some bool) {
 	if l.share.Part() == 0 { // nobody is called, and so nobody is found gone
 		l.line.forgetGone(now)
 	}
-	l.line.missLate(now)
+	l.line.missLate(now, lookAgain)
 	if l.line.waiting.Len() == 0 {
 		return 0, false
 	}

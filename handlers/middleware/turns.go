@@ -101,15 +101,25 @@ func (ts *turns) miss(t *turn) {
 	}
 }
 
-// missLate has nobody wait for those that were called long ago, or whose claim has ended.
-func (ts *turns) missLate(now time.Time) {
+// missLate has nobody wait for those that were called so long ago, or whose claim has ended. It says whether there was one of the
+// first.
+func (ts *turns) missLate(now time.Time, long time.Duration) (late bool) {
 	for first := ts.called.Front(); first != nil; first = ts.called.Front() {
 		t := first.Value.(*turn)
-		if now.Sub(t.since) < lookAgain && !t.ended() {
-			return
+		ended := t.ended()
+		if now.Sub(t.since) < long && !ended {
+			return late
 		}
+		late = late || !ended
 		ts.miss(t)
 	}
+	return late
+}
+
+// due says whether m was called a moment ago, and is waited for.
+func (ts *turns) due(m message) bool {
+	t := ts.of[m]
+	return t != nil && t.in == &ts.called
 }
 
 func (t *turn) ended() bool {
