@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -13,8 +14,9 @@ const (
 )
 
 // hide returns what puts *** for secrets into a text of others, in the forms in which they may come back: whole, without blanks
-// at the ends, and line by line, as shells print them. cut says that the text is the end of a longer one, so that it may begin in
-// the middle of a secret. The secrets are in a func, where no formatting verb finds them.
+// at the ends, and line by line, as shells print them, and each of these as it stands between quotes. cut says that the text is
+// the end of a longer one, so that it may begin in the middle of a secret. The secrets are in a func, where no formatting verb
+// finds them.
 func hide(secrets []string) func(text string, cut bool) string {
 	var forms []string
 	for _, s := range secrets {
@@ -28,6 +30,11 @@ func hide(secrets []string) func(text string, cut bool) string {
 		}
 	}
 	forms = slices.DeleteFunc(forms, func(f string) bool { return len(strings.TrimSpace(f)) < minSecret })
+	for _, f := range slices.Clone(forms) {
+		if quoted := strconv.Quote(f); len(quoted) > len(f)+2 {
+			forms = append(forms, quoted[1:len(quoted)-1])
+		}
+	}
 	// The longest first: of "tok" and "token-7f" the second would leave its end.
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string

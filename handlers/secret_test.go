@@ -146,6 +146,7 @@ func TestSecretsAreNotInOutput(t *testing.T) {
 		"one begins as the other":        {map[string]string{"A": "tok", "B": "tok-canary", "C": "tok-can"}, `echo "$B"`},
 		"a line's end that a shell cuts": {map[string]string{"A": "canary-x\n"}, `echo $A`},
 		"several lines":                  {map[string]string{"A": "-----BEGIN-----\ncanary-x\ncanary-y\n"}, `echo $A`},
+		"quoted":                         {map[string]string{"A": `canary "x" \`}, `echo "$A" | sed 's/[\"]/\\&/g'`},
 	} {
 		env := map[string]broker.Secret{}
 		for k, v := range c.env {
@@ -190,13 +191,15 @@ func TestSecretsAreNotEchoed(t *testing.T) {
 		fmt.Fprintf(conn, "HTTP/1.1 %s %s\r\n\r\n", strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), r.Header.Get("X-Key"))
 		conn.Close()
 	})
-	w := webhook(t, handlers.WebhookConfig{URL: s.URL, BearerToken: broker.NewSecret(canary),
-		Headers: map[string]broker.Secret{"X-Key": broker.NewSecret(canary)}})
-	err := w.Handle(t.Context(), message("in", "x"))
-	if err == nil {
-		t.Fatal("no error")
+	for _, secret := range []string{canary, `{"key":"` + canary + `\"}`} { // net/http quotes what it was told
+		w := webhook(t, handlers.WebhookConfig{URL: s.URL, BearerToken: broker.NewSecret(secret),
+			Headers: map[string]broker.Secret{"X-Key": broker.NewSecret(secret)}})
+		err := w.Handle(t.Context(), message("in", "x"))
+		if err == nil {
+			t.Fatal("no error")
+		}
+		hidden(t, "webhook's error", outputs(t, err))
 	}
-	hidden(t, "webhook's error", outputs(t, err))
 }
 
 // What is wrong with a webhook's options is found before anything is dialled, each with its path.
