@@ -23,11 +23,14 @@ func (s *Setup) Run(ctx context.Context, c *consumer.Consumer) error {
 	ended := make(chan error, len(s.beside))
 	for _, f := range s.beside {
 		go func() {
-			err := f(beside, c)
-			if err != nil {
-				drain()
-			}
-			ended <- err
+			err := errors.New("handlers: what runs beside the consumer called runtime.Goexit")
+			defer func() {
+				if err != nil {
+					drain()
+				}
+				ended <- err
+			}()
+			err = f(beside, c)
 		}()
 	}
 	errs := []error{c.Run(running)}
