@@ -31,14 +31,9 @@ type message struct {
 	token uint64
 }
 
-const (
-	// lookAgain is after how long a message that waits for a limit looks for itself: the one that was woken before it may have gone
-	// back to the broker.
-	lookAgain = 5 * time.Second
-	// onItsWay is for how long a slot is set aside for one that was called. It may wait for a worker for longer, and then keeps its
-	// place; or never come, as where a Dedup before the limit has found that it is a repeat.
-	onItsWay = 100 * time.Millisecond
-)
+// lookAgain is after how long a message that waits for a limit looks for itself: the one that was woken before it may have gone
+// back to the broker.
+const lookAgain = 5 * time.Second
 
 // NewConcurrencyLimit allows limit calls at once, at least 1.
 func NewConcurrencyLimit(limit int) (*ConcurrencyLimit, error) {
@@ -125,7 +120,7 @@ func (l *ConcurrencyLimit) enter(ctx context.Context, m message) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	l.late = l.line.missLate(now, onItsWay) || l.late && !l.line.due(m)
+	l.late = l.line.missLate(now) || l.late && !l.line.due(m)
 	free := l.most()
 	if !l.late {
 		free -= l.line.ahead(m)
@@ -161,7 +156,7 @@ func (l *ConcurrencyLimit) wake() {
 	for {
 		l.mu.Lock()
 		now := time.Now()
-		l.late = l.line.missLate(now, onItsWay) || l.late
+		l.late = l.line.missLate(now) || l.late
 		if l.line.waiting.Len() == 0 || l.running.n()+l.line.called.Len() >= l.most() {
 			l.arm(now)
 			l.mu.Unlock()

@@ -51,33 +51,43 @@ func TestConcurrencyLimitOldestFirst(t *testing.T) {
 	})
 }
 
-// TestConcurrencyLimitOfRepeats: a slot that is free for a message which does not come, since a Dedup before the limit finds that
-// it is a repeat, is soon the next one's.
-func TestConcurrencyLimitOfRepeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
-		for i := range 60 {
-			id := []byte("again")
-			if i >= 10 {
-				id = fmt.Append(nil, i)
-			}
-			if err := b.Produce(broker.Outgoing{Topic: "in", Headers: []broker.Header{{Key: "id", Value: id}}}); err != nil {
-				t.Fatal(err)
-			}
+// TestLimitsOfRepeats: a turn that is kept for a message which does not come, since a Dedup before the limit finds that it is a
+// repeat, is soon the next one's.
+func TestLimitsOfRepeats(t *testing.T) {
+	perKey, err := middleware.NewKeyRateLimit(20, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, limited := range map[string]consumer.Middleware{"concurrency": concurrency(t, 1).Middleware,
+		"rate": limit(t, 20, 1).Middleware, "rate of a key": perKey.Middleware} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { limitsRepeats(t, limited) }) })
+	}
+}
+
+func limitsRepeats(t *testing.T, limited consumer.Middleware) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+	for i := range 60 {
+		id := []byte("again")
+		if i >= 10 {
+			id = fmt.Append(nil, i)
 		}
-		var done begun
-		chain := consumer.Chain(middleware.Dedup(100, middleware.ByHeader("id")), concurrency(t, 1).Middleware)
-		_, stop := consume(t, b, []string{"in"}, consumer.Config{Pool: consumer.Pool{Min: 4, Max: 4},
-			Handler: chain(func(ctx context.Context, m *consumer.Message) error {
-				time.Sleep(50 * time.Millisecond)
-				return done.handle(ctx, m)
-			})})
-		time.Sleep(4 * time.Second)
-		if n := done.count(); n < 51 {
-			t.Errorf("%d of 51 calls of 50 ms in 4 s", n)
+		o := broker.Outgoing{Topic: "in", Key: []byte("k"), Headers: []broker.Header{{Key: "id", Value: id}}}
+		if err := b.Produce(o); err != nil {
+			t.Fatal(err)
 		}
-		stop()
-	})
+	}
+	var done begun
+	chain := consumer.Chain(middleware.Dedup(100, middleware.ByHeader("id")), limited)
+	_, stop := consume(t, b, []string{"in"}, consumer.Config{Pool: consumer.Pool{Min: 4, Max: 4},
+		Handler: chain(func(ctx context.Context, m *consumer.Message) error {
+			time.Sleep(50 * time.Millisecond)
+			return done.handle(ctx, m)
+		})})
+	time.Sleep(4 * time.Second)
+	if n := done.count(); n < 51 {
+		t.Errorf("%d calls in 4 s, want 51: there may be 20 a second", n)
+	}
+	stop()
 }
 
 // TestConcurrencyLimitBehindARateLimit: where those that are called cannot come at once, since the rate limit before it has them

@@ -251,13 +251,13 @@ func (l *RateLimit) next(now time.Time) (wait time.Duration, some bool) {
 	if l.share.Part() == 0 { // nobody is called, and so nobody is found gone
 		l.line.forgetGone(now)
 	}
-	l.line.missLate(now, lookAgain)
+	l.line.missLate(now)
 	if l.line.waiting.Len() == 0 {
 		return 0, false
 	}
 	wait = l.until(l.line.called.Len()+1, now)
 	if first := l.line.called.Front(); first != nil && wait > 0 { // it may not come, and with it the token that is for it
-		wait = min(wait, first.Value.(*turn).since.Add(lookAgain).Sub(now))
+		wait = min(wait, first.Value.(*turn).since.Add(onItsWay).Sub(now))
 	}
 	if l.sharing.shared() {
 		wait = min(wait, lookAtShare)

@@ -25,8 +25,13 @@ type turn struct {
 	since  time.Time     // when it was called
 }
 
-// longestLate is how long after its call a message that did not come is known.
-const longestLate = time.Hour
+const (
+	// onItsWay is for how long a turn is kept for one that was called. It may wait for a worker for longer, and then keeps its
+	// place; or never come, as where a Dedup before the limit has found that it is a repeat.
+	onItsWay = 100 * time.Millisecond
+	// longestLate is how long after its call a message that did not come is known.
+	longestLate = time.Hour
+)
 
 // leave takes a turn out of its list.
 func (t *turn) leave() {
@@ -101,13 +106,13 @@ func (ts *turns) miss(t *turn) {
 	}
 }
 
-// missLate has nobody wait for those that were called so long ago, or whose claim has ended. It says whether there was one of the
+// missLate has nobody wait for those that have not come in time, or whose claim has ended. It says whether there was one of the
 // first.
-func (ts *turns) missLate(now time.Time, long time.Duration) (late bool) {
+func (ts *turns) missLate(now time.Time) (late bool) {
 	for first := ts.called.Front(); first != nil; first = ts.called.Front() {
 		t := first.Value.(*turn)
 		ended := t.ended()
-		if now.Sub(t.since) < long && !ended {
+		if now.Sub(t.since) < onItsWay && !ended {
 			return late
 		}
 		late = late || !ended
