@@ -257,12 +257,13 @@ func (k *claim) see(w *work, i int, goroutine uint64, since time.Time) {
 	w.see(i, goroutine, since)
 }
 
-// seenAt is since when message i of w runs, as far as the watchdog saw it; else now.
-func (k *claim) seenAt(w *work, i int) time.Time {
+// seenAt is since when message i of w runs, as far as the watchdog saw it: late by at most two scans. What it has not seen yet
+// began then.
+func (k *claim) seenAt(w *work, i int, then time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if w.seen != nil && w.seen.i == i {
 		return w.seen.at
 	}
-	return time.Now()
+	return then
 }

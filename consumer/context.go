@@ -9,7 +9,9 @@ import (
 // contexts of one worker: one for each of the last few claims it was at. All of them would be workers × partitions.
 type contexts struct {
 	timeout time.Duration // of each call; 0: none
-	waited  atomic.Int64  // ns of the calls in the work at hand that were no handling (Waited)
+	clock   clock
+	began   int64        // when the work at hand was begun, by the clock, where there is a timeout
+	waited  atomic.Int64 // ns of the calls in the work at hand that were no handling (Waited)
 	slots   [8]*contextSlot
 	hand    int
 	// shown is the one in use, for the watchdog.
@@ -30,6 +32,8 @@ type contextSlot struct {
 	at      atomic.Pointer[work] // what it is used for, where handlers emit or have a timeout; nil: nothing now
 	child   atomic.Pointer[childContext]
 	timeout time.Duration
+	clock   clock
+	began   atomic.Int64  // when the one message of its work began, by the clock; 0: it has several
 	waited  *atomic.Int64 // the worker's
 	// due is its deadline, once somebody has asked; it is of one message then (work.ask).
 	due atomic.Pointer[time.Time]
@@ -64,8 +68,15 @@ func (s *contextSlot) ask() (due time.Time, ok bool) {
 	if w == nil || s.timeout == 0 {
 		return due, false
 	}
-	from, ok := w.ask()
-	return from.Add(s.timeout), ok
+	i, ok := w.ask()
+	if !ok {
+		return due, false
+	}
+	began := time.Now()
+	if at := s.began.Load(); at != 0 { // the watchdog knows it, too, from its first look on, which may be yet to come
+		began = s.clock.epoch.Add(time.Duration(at))
+	}
+	return w.k.seenAt(w, i, began).Add(s.timeout), true
 }
 
 // overdue says whether the deadline that somebody asked for is over.
@@ -136,7 +147,7 @@ func (x *contexts) get(k *claim) *contextSlot {
 			return s
 		}
 	}
-	s := &contextSlot{ctx: k.ctx, feed: k.feed, leaving: k.leaving, timeout: x.timeout, waited: &x.waited}
+	s := &contextSlot{ctx: k.ctx, feed: k.feed, leaving: k.leaving, timeout: x.timeout, clock: x.clock, waited: &x.waited}
 	x.hand = (x.hand + 1) % len(x.slots)
 	if old := x.slots[x.hand]; old != nil {
 		old.drop()
@@ -149,6 +160,13 @@ func (x *contexts) get(k *claim) *contextSlot {
 // use is get for the calls of a work, which may emit, and may have a timeout.
 func (x *contexts) use(w *work) context.Context {
 	s := x.get(w.k)
+	if x.timeout > 0 {
+		began := int64(0)
+		if len(w.ms) == 1 {
+			began = x.began
+		}
+		s.began.Store(began) // before anybody can ask
+	}
 	if w.k.feed.emitting || x.timeout > 0 {
 		s.at.Store(w)
 	}

@@ -322,19 +322,17 @@ func (w *work) mark(i int, flag uint64) bool {
 	}
 }
 
-// ask marks the running message as asked for its deadline, and is when it began, as far as the watchdog saw it: late by at most
-// two scans. What it has not seen has begun just now. Not ok: none runs.
-func (w *work) ask() (began time.Time, ok bool) {
-	i := w.running()
-	if i < 0 {
-		return began, false
+// ask marks the running message, i, as asked for its deadline. Not ok: none runs.
+func (w *work) ask() (i int, ok bool) {
+	if i = w.running(); i < 0 {
+		return i, false
 	}
 	if !w.mark(i, asked) {
 		if v := w.state.Load(); v&asked == 0 || v&disowned != 0 || w.running() != i {
-			return began, false
+			return i, false
 		}
 	}
-	return w.k.seenAt(w, i), true
+	return i, true
 }
 
 // disown takes message i from a stuck worker, with the successes [from, i) before it and the unstarted [i+1, end) behind it.

@@ -59,9 +59,12 @@ type local struct {
 func (ws *workers) handle(p *pool.Worker[*work], w *work) {
 	l, _ := p.Local.(*local)
 	if l == nil {
-		l = &local{contexts: contexts{timeout: ws.timeout}, goroutine: goroutineID()}
+		l = &local{contexts: contexts{timeout: ws.timeout, clock: ws.tell.clock}, goroutine: goroutineID()}
 		p.Local = l
 		p.Shown.Store(l)
+	}
+	if ws.timeout > 0 {
+		l.began = l.clock.at(p.Began())
 	}
 	l.calls, l.good, l.refused, l.failed = 0, 0, 0, 0
 	if v, ok := ws.handleAll(p, l, w); ok {
