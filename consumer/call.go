@@ -30,7 +30,7 @@ type Call struct {
 // calls are as Consumer.Calls says.
 func (f *figures) calls(n int) []Call {
 	found := f.workers.strays.all() // first: who is given up meanwhile is seen twice, and not missed
-	for _, k := range f.claims.all() {
+	for _, k := range f.claims.present() {
 		for _, s := range k.running() {
 			found[s.m] = s
 		}

@@ -89,6 +89,39 @@ func TestWhatIsHere(t *testing.T) {
 	})
 }
 
+// A handler that goes on after its claim has ended is told of until it returns, and named where a stop leaves it behind: it is the
+// one that somebody looks for.
+func TestCallOfALostClaimIsHere(t *testing.T) {
+	onPartitions(t, 1, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		open, produced := make(chan struct{}), time.Now()
+		r := start(t, b, consumer.Config{DrainTimeout: time.Second,
+			Handler: func(context.Context, *consumer.Message) error { <-open; return nil }})
+		time.Sleep(time.Second)
+		if err := b.Steal("group", "in", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if calls := r.Calls(5); len(calls) != 1 || calls[0].Topic != "in" || time.Since(calls[0].Since) < 10*time.Second {
+			t.Errorf("calls: %+v", calls)
+		}
+		if at := r.Oldest(); !at.Equal(produced) {
+			t.Errorf("the oldest is of %v, with %d in flight, want %v", at, r.Stats().InFlight, produced)
+		}
+		if err := r.end(); !errors.Is(err, consumer.ErrStuck) {
+			t.Errorf("Run: %v", err)
+		}
+		if e := eventsOf[consumer.Stuck](r.journal); len(e) != 1 || e[0].Message.Topic != "in" {
+			t.Errorf("stuck: %+v", e)
+		}
+		close(open)
+		synctest.Wait()
+		if calls := r.Calls(5); len(calls) != 0 || !r.Oldest().IsZero() {
+			t.Errorf("it has returned: %+v, %v", calls, r.Oldest())
+		}
+	})
+}
+
 // A handler that the watchdog gave up is told of until it returns, and the batch that a handler has as one call.
 func TestStuckCallIsHere(t *testing.T) {
 	for name, order := range map[string]consumer.Order{"unordered": consumer.OrderNone, "ordered": consumer.OrderPartition} {

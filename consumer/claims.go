@@ -18,11 +18,12 @@ type claims struct {
 
 	mu   sync.Mutex
 	open map[*broker.Claim]*claim
-	over string // why no claim may start anything any more
+	left map[*claim]bool // those that have ended, and of which something was in a handler then
+	over string          // why no claim may start anything any more
 }
 
 func newClaims(cfg *Config) *claims {
-	t := &claims{open: map[*broker.Claim]*claim{}}
+	t := &claims{open: map[*broker.Claim]*claim{}, left: map[*claim]bool{}}
 	if cfg.ordered() {
 		t.lanes = newPartitionLanes(cfg.Lane)
 	}
@@ -62,6 +63,20 @@ func (t *claims) all() []*claim {
 	return slices.Collect(maps.Values(t.open))
 }
 
+// present are all of which something may be here: handlers go on when their claim has ended, and what they have is settled, and
+// in the budget, when they return.
+func (t *claims) present() []*claim {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sweep()
+	return slices.AppendSeq(slices.Collect(maps.Values(t.open)), maps.Keys(t.left))
+}
+
+// sweep forgets those whose handlers have returned; the last ones when somebody looks, or the next claim ends.
+func (t *claims) sweep() {
+	maps.DeleteFunc(t.left, func(k *claim, _ bool) bool { return k.idle() })
+}
+
 // feeds are whose the claims are that have not ended.
 func (t *claims) feeds() map[*broker.Claim]*feed {
 	t.mu.Lock()
@@ -78,6 +93,8 @@ func (t *claims) forget(k *claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.open, k.Claim)
+	t.left[k] = true // unless nothing is in a handler
+	t.sweep()
 	if k.lanes != nil {
 		k.lanes.held.CompareAndSwap(k, nil)
 		t.lanes.leave(k.partition())
@@ -158,6 +175,13 @@ func (k *claim) leave(w *work) {
 		k.last = w.prev
 	}
 	w.prev, w.next = nil, nil
+}
+
+// idle says that there are no live works; there never are any more where it has ended.
+func (k *claim) idle() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.first == nil
 }
 
 // empty lets go of messages that were taken from a live work before anybody started them: the work stays in the pool's queue for

@@ -29,7 +29,7 @@ const maxLeft = 10
 // tellLeft tells of each handler that has not returned, the longest running first, at most maxLeft.
 func (c *Consumer) tellLeft() {
 	var left []sighting
-	for _, k := range c.claims.all() {
+	for _, k := range c.claims.present() {
 		left = append(left, k.running()...)
 	}
 	if len(left) == 0 {

@@ -116,7 +116,7 @@ func (f *figures) oldest() time.Time {
 // eachHeld calls do with each message that was received and is not settled, in no order. do is called with locks held: it must
 // not call back.
 func (f *figures) eachHeld(do func(*Message)) {
-	for _, k := range f.claims.all() {
+	for _, k := range f.claims.present() {
 		k.each(do)
 	}
 	for _, t := range f.claims.lanes.all() {

@@ -261,6 +261,29 @@ type fullWindow struct{ *odd }
 
 func (fullWindow) Window(*broker.Claim) float64 { return 1 }
 
+// What is in a handler uses up the budget until it is settled, also when its claim has ended: nothing more can be received.
+func TestHealthTakesALongHandlerOfALostClaimForLife(t *testing.T) {
+	onPartitions(t, 1, func(t *testing.T, b *membroker.Broker) {
+		src, release := newOdd(b), make(chan struct{})
+		src.waiting.Store(7)
+		if err := b.Produce(broker.Outgoing{Topic: "in", Value: make([]byte, 1<<10)}); err != nil {
+			t.Fatal(err)
+		}
+		r := start(t, b, consumer.Config{
+			Name: "orders", Source: src, Pool: consumer.Pool{Max: 4}, Budget: broker.Budget{Messages: 64, Bytes: 1 << 10},
+			Handler: func(context.Context, *consumer.Message) error { <-release; return nil }})
+		r.wantHealthy(t, "a long handler", time.Minute)
+		if err := b.Steal("group", "in", 0); err != nil {
+			t.Fatal(err)
+		}
+		r.wantHealthy(t, "its claim has ended", time.Minute)
+		close(release)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // What waits for its delay or for the dead letters fills the budget, or the broker's bound of unsettled messages: silence is
 // right then.
 func TestHealthTakesWaitingForRetriesForLife(t *testing.T) {
