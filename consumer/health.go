@@ -154,7 +154,7 @@ func (p *pulse) see(v vitals, now time.Time) (silent, still time.Duration) {
 	if !v.Lag.At.After(p.source.since) { // perhaps the lag is the one of then, and not true any more
 		silent = 0
 	}
-	begun := v.Pool.In - int64(v.Pool.Backlog)
+	begun := v.Pool.In - int64(v.Pool.Backlog) - int64(v.Pool.Expected) // those are in lanes, or gather
 	return silent, p.workers.see(begun+v.Pool.Done, v.shouldBegin(), now)
 }
 

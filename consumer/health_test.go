@@ -138,6 +138,40 @@ func TestHealthSeesThatAllHandlersHang(t *testing.T) {
 	})
 }
 
+// What comes meanwhile for keys that hang begins nothing: it waits in their lanes, and is not even in the queue.
+func TestHealthSeesThatAllLanesHang(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		release := make(chan struct{})
+		r := start(t, b, consumer.Config{Name: "orders", Pool: consumer.Pool{Min: 4, Max: 4}, Order: consumer.OrderKey,
+			Handler: func(context.Context, *consumer.Message) error { <-release; return nil }})
+		put := func(key string) {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: []byte("v")}); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, key := range []string{"a", "b", "c", "d"} {
+			put(key)
+		}
+		time.Sleep(time.Second)
+		put("e") // waits for a worker
+		more, stop := context.WithCancel(t.Context())
+		var produces sync.WaitGroup
+		produces.Go(func() {
+			for more.Err() == nil {
+				put("a")
+				time.Sleep(5 * time.Second)
+			}
+		})
+		r.wantNoProgress(t, "all hang", 10*noProgress, "every worker (4)")
+		stop()
+		produces.Wait()
+		close(release)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // With a Timeout the watchdog judges handlers: what runs within it is alive, though all workers do and it is longer than
 // noProgress.
 func TestHealthLeavesHandlersToTheirTimeout(t *testing.T) {

@@ -369,7 +369,7 @@ func (f *floor[T]) stats() Stats {
 	t, q, c := &f.tally, &f.queue, &f.crew
 	return Stats{
 		In: t.in, Done: t.done, Work: t.work,
-		Backlog: q.backlog, Queued: q.items, Blocked: q.blocked, InHand: c.inHand,
+		Backlog: q.backlog, Queued: q.items, Blocked: q.blocked, Expected: f.expected, InHand: c.inHand,
 		Live: c.live, Busy: c.busy, Idle: len(c.idle), Stuck: c.stuck, Min: f.min, Max: f.max,
 		Reports: t.reports, Panics: t.panics, Goexits: t.goexits,
 		Decisions: t.decided, Last: f.last, Rates: f.rates,

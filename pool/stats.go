@@ -10,6 +10,8 @@ type Stats struct {
 	Work     time.Duration
 	// Backlog is the messages that wait, with blocked submitters too; Queued the T's in the queue; Blocked the submitters.
 	Backlog, Queued, Blocked int
+	// Expected is the messages that Expect announced and that were not requeued yet. They are in In, and not in Backlog.
+	Expected int
 	// InHand is the messages that workers have.
 	InHand int
 	// Live is the workers: Busy with a T in hand, Idle on the stack, or just started. Stuck ones are abandoned and not in it.

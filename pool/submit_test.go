@@ -359,6 +359,9 @@ func TestExpectedIsTakenBackWhole(t *testing.T) {
 			time.Sleep(3 * time.Second) // a manager of one worker looks once a second
 			l.mu.Lock()
 			defer l.mu.Unlock()
+			if n := p.Stats().Expected; n != l.seen.Expected {
+				t.Errorf("the manager has seen %d that are expected, Stats tells of %d", l.seen.Expected, n)
+			}
 			return l.seen.Expected
 		}
 		p.Expect(7)
