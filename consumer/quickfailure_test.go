@@ -76,7 +76,7 @@ func outagePlay(t *testing.T, least int) (after int64) {
 // TestQuickFailureIsNoCall: for the pool, where others take longer and come to something. A slow one is a call, and so is what
 // fails where nothing else is known, a refusal that the handler names, and what is through.
 func TestQuickFailureIsNoCall(t *testing.T) {
-	failed := errors.New("no")
+	failed, panics := errors.New("no"), errors.New("panics")
 	for name, c := range map[string]struct {
 		good, bad time.Duration
 		err       error
@@ -84,7 +84,9 @@ func TestQuickFailureIsNoCall(t *testing.T) {
 	}{
 		"quick":              {time.Second, time.Millisecond, failed, 20},
 		"at half of it":      {time.Second, time.Second / 2, failed, 40},
+		"quick panic":        {time.Second, time.Millisecond, panics, 20},
 		"slow":               {time.Second, 10 * time.Second, failed, 40},
+		"slow panic":         {time.Second, 10 * time.Second, panics, 40},
 		"quick as all":       {time.Millisecond, time.Millisecond, failed, 40},
 		"a downstream full":  {time.Second, time.Millisecond, consumer.Overloaded(failed, 0), 40},
 		"before all succeed": {0, time.Millisecond, failed, 20},
@@ -98,6 +100,9 @@ func TestQuickFailureIsNoCall(t *testing.T) {
 					handle := func() error {
 						if bad.Load() {
 							time.Sleep(c.bad)
+							if c.err == panics {
+								panic(panics)
+							}
 							return c.err
 						}
 						time.Sleep(c.good)

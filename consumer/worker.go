@@ -332,7 +332,9 @@ func (ws *workers) unwound(p *pool.Worker[*work], l *local, w *work, i int, pani
 	if panicked != nil {
 		err = &PanicError{Value: panicked, Stack: debug.Stack()}
 	}
-	l.count(err)
+	for range w.part(i, i+1) { // a batch fails as a whole
+		l.count(err)
+	}
 	ws.failed(l, w, i, err)
 	if v := ws.quit(w, i); v&spent != 0 {
 		l.renew(w)
