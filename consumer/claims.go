@@ -236,7 +236,18 @@ func (k *claim) detain(lanes []uint64) {
 // hold has the source hand out nothing of a claim for as long as a lane of its partition is full, and says whether it can.
 func (k *claim) hold() bool {
 	k.lanes.held.Store(k)
-	return k.feed.hold(k.Claim, time.Now().Add(holdFull))
+	return k.holdOn()
+}
+
+// holdOn is hold for one that is held already, before its time is over.
+func (k *claim) holdOn() bool {
+	if !k.feed.hold(k.Claim, time.Now().Add(holdFull)) {
+		return false
+	}
+	if !k.lanes.stillFull() { // thawed before it was held
+		k.thaw()
+	}
+	return true
 }
 
 // thaw has the source go on with the claim that is held for lanes that are full no more. That need not be k: the lane of a topic

@@ -81,6 +81,43 @@ func TestPoisonedKey(t *testing.T) {
 	}
 }
 
+// A lane that is full for long has no more in it for that: else one key would have the whole budget in the end, and no other
+// partition any of it.
+func TestFullLaneStaysWithinItsLimit(t *testing.T) {
+	onPartitions(t, 2, func(t *testing.T, b *membroker.Broker) {
+		const limit, chunk = 8, 8
+		poison := broker.Outgoing{Topic: "in", Key: []byte("poison"), Value: []byte("v")}
+		if err := b.Fill(0, 500, poison); err != nil {
+			t.Fatal(err)
+		}
+		var good atomic.Int64
+		r := start(t, b, consumer.Config{
+			Order: consumer.OrderKey, Lane: consumer.Lane{Limit: limit}, Chunk: chunk,
+			Pool: consumer.Pool{Max: 4}, Budget: broker.Budget{Messages: 32},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if m.Partition == 0 {
+					return errors.New("poison")
+				}
+				good.Add(1)
+				return nil
+			}})
+		time.Sleep(time.Hour)
+		if s := r.Stats(); s.Waiting >= limit+chunk || s.FullLanes != 1 {
+			t.Errorf("%d wait, the limit is %d; %d lanes are full", s.Waiting, limit, s.FullLanes)
+		}
+		if err := b.ProduceTo(1, broker.Outgoing{Topic: "in", Key: []byte("good"), Value: []byte("v")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if good.Load() != 1 {
+			t.Errorf("%d of the other partition were handled, want 1: %+v", good.Load(), r.Stats())
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // What fails in a lane that became full while it ran is a dead letter as what waited for its next attempt is then.
 func TestFailsInAFullLane(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {

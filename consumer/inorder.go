@@ -52,8 +52,9 @@ func (in *intake) unordered(m *Message) {
 }
 
 const (
-	// holdFull is how long a claim with a full lane is held at once.
-	holdFull = time.Minute
+	// holdFull is how long a claim with a full lane is held at once, and holdEvery how often that is begun anew.
+	holdFull  = time.Minute
+	holdEvery = holdFull / 2
 	// lookFull is how often a dispatcher looks whether its source's lanes are full still.
 	lookFull = 10 * time.Millisecond
 )
@@ -68,9 +69,6 @@ func (in *intake) laneCrowded(k *claim, number uint64) {
 // laneFull stops the intake of a claim that has a full lane: the claim alone where the source can hold it, else all.
 func (in *intake) laneFull(submits context.Context, k *claim) {
 	if k.hold() {
-		if !k.lanes.stillFull() { // thawed before it was held
-			k.thaw()
-		}
 		return
 	}
 	tick := time.NewTicker(lookFull)
@@ -80,6 +78,28 @@ func (in *intake) laneFull(submits context.Context, k *claim) {
 		case <-submits.Done():
 			return
 		case <-tick.C:
+		}
+	}
+}
+
+// holdOn has claims held until none of their lanes is full, or ctx ends. When the time of a hold is over another chunk comes: a
+// key that fails for hours would have one more each minute, until it has the whole budget and no other partition is received.
+func (in *intake) holdOn(ctx context.Context) {
+	if !in.cfg.ordered() {
+		return
+	}
+	tick := time.NewTicker(holdEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, t := range in.claims.lanes.all() {
+			if k := t.held.Load(); k != nil && t.stillFull() {
+				k.holdOn()
+			}
 		}
 	}
 }

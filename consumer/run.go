@@ -189,6 +189,7 @@ func (c *Consumer) runOpened(ctx context.Context) error {
 	loops.Go(func() { c.parked.run(beside) })
 	loops.Go(func() { c.batches.run(beside, c.till.lingered) })
 	loops.Go(func() { c.letters.run(beside) })
+	loops.Go(func() { c.intake.holdOn(beside) })
 
 	c.life.enter(Running)
 	err := c.intake.run(ctx, func() { c.life.enter(Stopping) })
