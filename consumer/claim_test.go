@@ -107,6 +107,45 @@ func TestStolenClaimEndsContextsAndLateAckIsLost(t *testing.T) {
 	})
 }
 
+// What a handler gives up because its context has ended goes back, and the event says why it has.
+func TestCancelledHandlersSayWhy(t *testing.T) {
+	for reason, end := range map[string]func(*testing.T, *membroker.Broker, *running){
+		"lost": func(t *testing.T, b *membroker.Broker, _ *running) {
+			if err := b.Steal("group", "in", 0); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		},
+		"shutdown": func(t *testing.T, _ *membroker.Broker, r *running) {
+			if err := r.end(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			onPartitions(t, 1, func(t *testing.T, b *membroker.Broker) {
+				produce(t, b, 1)
+				var calls atomic.Int32
+				r := start(t, b, consumer.Config{DrainTimeout: time.Second, Handler: func(ctx context.Context, _ *consumer.Message) error {
+					if calls.Add(1) > 1 {
+						return nil
+					}
+					<-ctx.Done()
+					return context.Cause(ctx)
+				}})
+				time.Sleep(time.Second)
+				end(t, b, r)
+				if e := eventsOf[consumer.GivenBack](r.journal); len(e) != 1 || e[0].N != 1 || e[0].Reason != reason {
+					t.Errorf("given back: %+v, want one for the reason %q", e, reason)
+				}
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
 // A message parked here when its claim is revoked goes back with its runs.
 func TestRevocationGivesParkedMessagesBack(t *testing.T) {
 	onPartitions(t, 1, func(t *testing.T, b *membroker.Broker) {

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -224,6 +225,14 @@ func (k *claim) why() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.over
+}
+
+// whyEnded says why the contexts of its handlers have.
+func (k *claim) whyEnded() string {
+	if errors.Is(context.Cause(k.ctx), ErrShutdown) {
+		return "shutdown"
+	}
+	return "lost"
 }
 
 // detain says that what is at large of lanes takes long, so that what waits there does, too.

@@ -64,7 +64,7 @@ func (j *judge) carry(x item, r ruling, of begun) {
 		j.tell.tell(Skipped{Message: m, Reason: skipReason(r.err)})
 		return
 	case VerdictGiveBack:
-		j.till.giveBack(k, x.back(r.runs), x.lane, "shutdown")
+		j.till.giveBack(k, x.back(r.runs), x.lane, k.whyEnded())
 		return
 	}
 	if x.first == 0 {
