@@ -191,19 +191,24 @@ func (fs feeds) stop() {
 	}
 }
 
-// close closes the sources, within timeout.
+// close closes the sources beside each other, within timeout: one whose broker does not answer takes all of it, and the last acks
+// of the others would not be committed.
 func (fs feeds) close(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	var errs []error
-	for _, f := range fs {
+	errs := make([]error, len(fs))
+	var closes sync.WaitGroup
+	for i, f := range fs {
 		if f.foreign {
 			continue
 		}
-		if err := f.source.Close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("closing the source: %w", err))
-		}
+		closes.Go(func() {
+			if err := f.source.Close(ctx); err != nil {
+				errs[i] = fmt.Errorf("closing the source: %w", err)
+			}
+		})
 	}
+	closes.Wait()
 	return errors.Join(errs...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -83,4 +84,47 @@ type refusing struct{ broker.Source }
 
 func (refusing) Open(context.Context, broker.Options) (broker.Traits, error) {
 	return broker.Traits{}, errors.New("no such user")
+}
+
+// A source whose broker does not answer takes all the time that there is to close, and none of what the others have: their last
+// acks need it.
+func TestSourcesCloseBesideEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		of := func(group string, hangs bool) *closing {
+			return &closing{Source: b.Source(membroker.SourceConfig{Group: group, Topics: []string{"in"}}), hangs: hangs}
+		}
+		first, second := of("first", true), of("second", false)
+		r := start(t, b, consumer.Config{
+			Sources: []consumer.Input{{Source: first}, {Source: second}}, CloseTimeout: 3 * time.Second,
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
+		time.Sleep(time.Second)
+		stopped := time.Now()
+		if err := r.end(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Run: %v, want the error of the first", err)
+		}
+		if took := time.Since(stopped); took > 4*time.Second {
+			t.Errorf("the stop took %v", took)
+		}
+		if second.left < 2*time.Second {
+			t.Errorf("the second had %v to close", second.left)
+		}
+	})
+}
+
+// A closing source notes how much time it has to close, and may use up all of it.
+type closing struct {
+	broker.Source
+	hangs bool
+	left  time.Duration
+}
+
+func (c *closing) Close(ctx context.Context) error {
+	end, _ := ctx.Deadline()
+	c.left = time.Until(end)
+	if err := c.Source.Close(ctx); !c.hangs {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
