@@ -89,8 +89,8 @@ func TestWhatIsHere(t *testing.T) {
 	})
 }
 
-// A handler that goes on after its claim has ended is told of until it returns, and named where a stop leaves it behind: it is the
-// one that somebody looks for.
+// A handler that goes on after its claim has ended is told of until it returns, and named where a stop leaves it behind: that is
+// the one that somebody looks for.
 func TestCallOfALostClaimIsHere(t *testing.T) {
 	onPartitions(t, 1, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 1)
