@@ -306,6 +306,38 @@ func TestDrainGivesParkedMessagesBackWithTheirRuns(t *testing.T) {
 	})
 }
 
+// In an order by key a message without one is behind nothing, and nothing behind it: a stop gives it back with the rest of its
+// delay, as without an order.
+func TestDrainKeepsTheDelayOfWhatHasNoLane(t *testing.T) {
+	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey} {
+		t.Run(string(order), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}, Leased: true, Lease: time.Minute})
+				produce(t, b, 1)
+				var runs []time.Duration
+				begin := time.Now()
+				cfg := consumer.Config{Order: order, Handler: func(context.Context, *consumer.Message) error {
+					if runs = append(runs, time.Since(begin)); len(runs) == 1 {
+						return consumer.RetryAfter(errors.New("429"), time.Hour)
+					}
+					return nil
+				}}
+				for _, lasts := range []time.Duration{time.Minute, 2 * time.Hour} {
+					r := start(t, b, cfg)
+					time.Sleep(lasts)
+					if err := r.end(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if len(runs) != 2 || runs[1] < time.Hour || runs[1] > time.Hour+time.Second {
+					t.Errorf("runs after %v, want the second after an hour", runs)
+				}
+				wantUnsettled(t, b, 0)
+			})
+		})
+	}
+}
+
 func TestSourceFailureEndsTheConsumerWithItsError(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 10)

@@ -19,10 +19,10 @@ type parked struct {
 // deferred says whether it did not fail, but was deferred.
 func (p *parked) deferred() bool { return p.failed.Message == nil }
 
-// rest gives it back with the rest of its delay; in an order with none, or those behind it would come first.
+// rest gives it back with the rest of its delay; where it has a lane with none, or those behind it would come first.
 func (p *parked) rest(now time.Time) broker.Back {
 	b := broker.Back{Token: p.m.Token, Runs: p.m.Runs}
-	if p.lane == nil {
+	if len(p.lane) == 0 || p.lane[0] == 0 {
 		b.Delay = max(0, p.due.Sub(now))
 	}
 	return b
