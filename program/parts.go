@@ -80,7 +80,7 @@ func (p Parts) validate() error {
 	var errs []error
 	for _, name := range p.adapters() {
 		switch {
-		case name == "nats" || name == "kafka" || name == "weight":
+		case slices.Contains([]string{"nats", "nats_core", "kafka", "weight"}, name):
 			errs = append(errs, fmt.Errorf("program parts: Adapters has %q, which is longshore's own", name))
 		case !adapterName.MatchString(name):
 			errs = append(errs, fmt.Errorf("program parts: Adapters has %q: a name consists of lower-case letters, digits and _, a "+

@@ -586,10 +586,11 @@ func TestPartsAreChecked(t *testing.T) {
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "shop_orders_total", Help: "Orders."})
 	make := memory(nil)
 	err := Parts{
-		Adapters:   map[string]Adapter{"kafka": make, "Redis": make, "none": nil, "redis": make},
+		Adapters:   map[string]Adapter{"kafka": make, "nats_core": make, "Redis": make, "none": nil, "redis": make},
 		Collectors: []prometheus.Collector{counter, counter, nil},
 	}.validate()
-	for _, want := range []string{`Adapters has "kafka", which is longshore's own`, `Adapters has "Redis": a name`,
+	for _, want := range []string{`Adapters has "kafka", which is longshore's own`,
+		`Adapters has "nats_core", which is longshore's own`, `Adapters has "Redis": a name`,
 		`Adapters has "none", and it is nil`, "Collectors[1], of shop_orders_total: duplicate", "Collectors[2] is nil"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %s", err, want)
