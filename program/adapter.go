@@ -2,12 +2,14 @@ package program
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers"
+	"github.com/longshoremq/longshore/internal/panicked"
 	"github.com/longshoremq/longshore/program/internal/config"
 )
 
@@ -39,7 +41,9 @@ func (a *assembly) adapters(at, name string, c *config.Consumer) (all []adapter)
 // otherAdapter is one from outside. What it finds wrong is the file's.
 func (a *assembly) otherAdapter(at string, s AdapterSetup, in config.Read) adapter {
 	made := adapter{at: in.Name + "." + in.Other.Adapter, read: in, publisher: func() (broker.Publisher, error) { return nil, nil }}
-	b, err := a.parts.Adapters[in.Other.Adapter](s, a.doc.Options(at+"."+made.at, in.Other.With))
+	b, err := asked(func() (*Broker, error) {
+		return a.parts.Adapters[in.Other.Adapter](s, a.doc.Options(at+"."+made.at, in.Other.With))
+	})
 	if err == nil && (b == nil || b.Source == nil) {
 		err = handlers.OptionErrors{{Problem: "the adapter made no source"}}
 	}
@@ -51,7 +55,7 @@ func (a *assembly) otherAdapter(at string, s AdapterSetup, in config.Read) adapt
 	made.source = func() (broker.Source, error) { return b.Source, nil }
 	if b.Publisher != nil {
 		made.publisher = func() (broker.Publisher, error) {
-			p, err := b.Publisher()
+			p, err := asked(b.Publisher)
 			if err != nil {
 				a.findOther(at+"."+made.at, err)
 			}
@@ -59,6 +63,16 @@ func (a *assembly) otherAdapter(at string, s AdapterSetup, in config.Read) adapt
 		}
 	}
 	return made
+}
+
+// asked is what something from outside makes. With a panic it would have no place in the file.
+func asked[T any](to func() (T, error)) (made T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the adapter panicked: %v, at %s", p, panicked.At("/program.asked["))
+		}
+	}()
+	return to()
 }
 
 // findOther adds what an adapter from outside found: OptionErrors have paths, Findings have fields, and any other error is of the

@@ -508,6 +508,36 @@ func TestFactoryThatPanics(t *testing.T) {
 	}
 }
 
+// TestAdapterThatPanics: so is one, and what it makes of its publisher.
+func TestAdapterThatPanics(t *testing.T) {
+	t.Parallel()
+	good := memory(membroker.New(membroker.Config{}))
+	adapters := map[string]Adapter{
+		"hasty": func(AdapterSetup, handlers.Options) (*Broker, error) { panic("no hosts") },
+		"late": func(s AdapterSetup, o handlers.Options) (*Broker, error) {
+			b, err := good(s, o)
+			b.Publisher = func() (broker.Publisher, error) { panic("no login") }
+			return b, err
+		},
+	}
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", `consumers:
+  a: {source: {hasty: {topics: [in]}}, routes: [{handler: log}]}
+  b: {source: {late: {topics: [in]}}, routes: [{handler: log}]}
+`)
+	root := newRoot(Parts{Adapters: adapters}.withDefaults())
+	root.SetArgs([]string{"config", "check", filepath.Join(dir, "c.yaml")})
+	said := strings.Split(fmt.Sprint(root.ExecuteContext(t.Context())), "\n")
+	for i, want := range []string{
+		`c.yaml:2: consumers.a.source.hasty: the adapter panicked: no hosts, at `,
+		`c.yaml:3: consumers.b.source.late: the adapter panicked: no login, at `,
+	} {
+		if len(said) != 2 || !strings.Contains(said[i], want) || !strings.Contains(said[i], "parts_test.go:") {
+			t.Errorf("found\n%s\nwant\n%s", strings.Join(said, "\n"), want)
+		}
+	}
+}
+
 // A hastyCodec panics where it is asked.
 type hastyCodec struct{ handlers.JSONCodec }
 
