@@ -133,8 +133,8 @@ func TestProductionStops(t *testing.T) {
 	})
 }
 
-// TestProductionIsStoppedBefore: where a signal leaves something unsent that was asked for, that is told: whoever sees 0 takes all
-// for sent.
+// TestProductionIsStoppedBefore: where a signal leaves something unsent that was asked for, that is told: whoever sees 0 takes
+// all for sent.
 func TestProductionIsStoppedBefore(t *testing.T) {
 	many := func(io.Reader) payload { return readLines(strings.NewReader(strings.Repeat("x\n", 900))) }
 	one := func(stdin io.Reader) payload { return readLines(stdin) }
