@@ -61,6 +61,7 @@ func (t *Tracing) one(ctx context.Context, m *consumer.Message) (context.Context
 	from := Extract(m.Headers)
 	if !t.samples(from, m) {
 		if from.IsValid() { // so that what the handler calls is not sampled either
+			from = from.WithTraceFlags(from.TraceFlags().WithSampled(false)) // the producer's yes may be none here (IgnoreProducer)
 			ctx = trace.ContextWithRemoteSpanContext(ctx, from)
 		}
 		return ctx, nil

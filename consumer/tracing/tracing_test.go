@@ -251,6 +251,25 @@ func TestSampling(t *testing.T) {
 	}
 }
 
+// What the handler of a message publishes has no span where its call has none, though the producer's span was sampled and counts
+// for nothing here.
+func TestIgnoredProducerIsIgnoredInWhatIsPublished(t *testing.T) {
+	b := membroker.New(membroker.Config{Topics: map[string]int{"out": 1}})
+	traces, spans := recorded(t, tracing.Config{Sample: -1, IgnoreProducer: true})
+	m := &consumer.Message{Topic: "in", Headers: broker.NewHeaders(broker.Header{Key: "traceparent", Value: []byte(sampled)})}
+	ctx, _ := traces.Around(t.Context(), []*consumer.Message{m})
+	if err := traces.Publisher(b.Publisher()).Publish(ctx, []broker.Outgoing{{Topic: "out"}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(spans.Started()); n != 0 {
+		t.Errorf("%d spans", n)
+	}
+	sc := tracing.Extract(b.Messages("out")[0].Headers)
+	if sc.IsSampled() || sc.TraceID().String() != sampled[3:35] {
+		t.Errorf("what it published carries %+v, want the producer's trace, not sampled", sc)
+	}
+}
+
 // The producer's span is the parent where that was chosen; otherwise no span is, not even one around Run.
 func TestRelation(t *testing.T) {
 	m := &consumer.Message{Topic: "in", Headers: broker.NewHeaders(broker.Header{Key: "traceparent", Value: []byte(sampled)})}
