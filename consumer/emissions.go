@@ -38,8 +38,11 @@ func (e *emissions) keep(outs []broker.Outgoing) []broker.Outgoing {
 	return e.room[from:len(e.room):len(e.room)]
 }
 
-// add takes over what keep has copied.
+// add takes over what keep has copied. Nothing is no emission: as one of a whole batch it would tie its messages together.
 func (e *emissions) add(i int, atomic bool, outs []broker.Outgoing) {
+	if len(outs) == 0 {
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !atomic {

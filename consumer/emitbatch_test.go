@@ -457,3 +457,41 @@ func TestEmitBehindAFailure(t *testing.T) {
 		}
 	})
 }
+
+// Who emits nothing for a whole batch, with an Emit of an empty list, ties no message of it to the others: what did not fail is
+// acked, and not handled again.
+func TestEmitNothingForABatch(t *testing.T) {
+	onAtomic(t, func(t *testing.T, b *membroker.Broker, c consumer.Config) {
+		produce(t, b, 3)
+		var mu sync.Mutex
+		runs := map[string]int{}
+		c.Retry.MaxAttempts = 100
+		c.Batch = &consumer.Batch{Size: 10, Handler: func(ctx context.Context, ms []*consumer.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			errs := make([]error, len(ms))
+			for i, m := range ms {
+				if runs[string(m.Value)]++; string(m.Value) == "1" && runs["1"] < 3 {
+					errs[i] = errors.New("failed")
+				}
+			}
+			var outs []broker.Outgoing
+			if err := consumer.Emit(ctx, outs...); err != nil {
+				t.Error(err)
+			}
+			if some, _ := consumer.HasEmitted(ctx); some {
+				t.Error("something was emitted")
+			}
+			return &consumer.BatchError{Errs: errs}
+		}}
+		r := start(t, b, c)
+		time.Sleep(time.Minute)
+		wantUnsettled(t, b, 0)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		if runs["0"] != 1 || runs["1"] != 3 || runs["2"] != 1 {
+			t.Errorf("runs %v, want one of each, and three of 1", runs)
+		}
+	})
+}
