@@ -78,7 +78,7 @@ func decide(o outcome, p Retry) decision {
 		return decision{verdict: VerdictGiveBack, runs: o.runs}
 	}
 	d := decision{class: classOf(o.err), runs: o.runs + 1}
-	if d.class == classOversize || d.class == classCrash { // no handler ran
+	if noRun(d.class) {
 		d.runs = o.runs
 	}
 	var after *retryAfterError
@@ -156,6 +156,9 @@ const (
 func FailureClasses() []string {
 	return []string{classError, classPermanent, classDecode, classOversize, classTimeout, classPanic, classGoexit, classCrash}
 }
+
+// noRun says whether a failure of that class is of a message that no handler has seen.
+func noRun(class string) bool { return class == classOversize || class == classCrash }
 
 func classOf(err error) string {
 	var (

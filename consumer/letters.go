@@ -279,6 +279,9 @@ func (d *letters) compose(x letter) (broker.Outgoing, broker.Publisher) {
 	o.ID = letterID(x.m, d.who)
 	if x.retries() {
 		o.ID += fmt.Sprintf("/%d", x.failed.Runs) // each of its failures is a message of its own there
+		if noRun(x.failed.Class) {                // and adds no run: a broker that drops repeats would drop it the second time
+			o.ID += fmt.Sprintf("/%d", x.last.UnixNano())
+		}
 		return o, d.cfg.Retry.Topics.Publisher
 	}
 	to := d.cfg.DeadLetter
