@@ -76,13 +76,19 @@ func letterID(m *Message, who string) string {
 	return string(appendPlace(append(append(b, who...), '/'), m))
 }
 
-// appendPlace appends where a message stands. The time is in it because a recreated stream uses its sequences again.
+// appendPlace appends where a message stands. The time is in it because a recreated stream uses its sequences again. Of core NATS
+// a message stands nowhere, and the time is when it came: several may have one, where the clock is coarse, and are told apart by
+// their tokens. Such a one never comes again.
 func appendPlace(b []byte, m *Message) []byte {
 	b = append(append(b, m.Topic...), '/')
 	b = append(strconv.AppendInt(b, int64(m.Partition), 10), '/')
 	b = append(strconv.AppendInt(b, m.Offset, 10), '/')
 	b = append(append(b, m.ID()...), '/')
-	return strconv.AppendInt(b, m.Nanos, 10)
+	b = strconv.AppendInt(b, m.Nanos, 10)
+	if m.Offset < 0 && m.ID() == "" {
+		b = strconv.AppendUint(append(b, '/'), m.Token, 10)
+	}
+	return b
 }
 
 // headerText makes a text fit for a header: one line, valid UTF-8, of so many bytes at most.
