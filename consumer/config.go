@@ -135,9 +135,10 @@ type Retry struct {
 // RetryTopics are where failed messages wait that would stand in the way here. A message that waits in this process for its next
 // attempt stays claimed, in the budget, and in its partition's window of unfinished offsets. It is published to a retry topic
 // instead, confirmed, and acked, when its delay is at least that of the first step, or when half of the window or of the budget
-// is in use by such messages; unless its delay is longer than that of the last step. It keeps its payload, key and headers, and
-// comes again, never before its delay and late by up to a twentieth of the step's (at most 1 s), as a message of its original
-// topic, with its runs. Among the messages of a partition it has lost its place.
+// is in use by such messages; unless its delay is longer than that of the last step, or there is room here and GiveUpAfter
+// would be over before it came from there. It keeps its payload, key and headers, and comes again, never before its delay and
+// late by up to a twentieth of the step's (at most 1 s), as a message of its original topic, with its runs. Among the messages of
+// a partition it has lost its place.
 //
 // Where the publish fails the message waits here after all.
 type RetryTopics struct {

@@ -50,11 +50,20 @@ func (r *retries) publish(x item, f Failed) bool {
 	if r.cfg.Retry.Topics == nil {
 		return false
 	}
-	step, ok := r.cfg.Retry.Topics.step(f.Delay, r.pressure(x.k))
-	if ok {
+	pressure := r.pressure(x.k)
+	step, ok := r.cfg.Retry.Topics.step(f.Delay, pressure)
+	if ok && (pressure >= retryTopicFrom || !r.tooLate(x, f, step)) {
 		r.letters.add(letter{item: x, failed: f, step: step, due: time.Now().Add(f.Delay)})
+		return true
 	}
-	return ok
+	return false
+}
+
+// tooLate says whether a message would come from a topic, which may wait for longer than it, when it was to be given up already.
+// Here it comes in time. One without a place for dead letters is not given up.
+func (r *retries) tooLate(x item, f Failed, step RetryStep) bool {
+	most := r.cfg.Retry.GiveUpAfter
+	return most > 0 && !f.Exhausted && step.Delay > most-r.tell.clock.lasted(x.first)
 }
 
 // pressure is how much of the room for messages that wait here is in use: of its source's part of the budget, or of its window.

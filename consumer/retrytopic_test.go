@@ -467,3 +467,28 @@ func TestRetryTopicDownCostsNoAttempt(t *testing.T) {
 		}
 	})
 }
+
+// A retry topic may wait for longer than a message does. Where that one was to be given up before it came from there, it waits
+// here and comes in time.
+func TestGiveUpAfterThroughRetryTopic(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		produce(t, b, 1)
+		begin := time.Now()
+		var last time.Duration
+		r := start(t, b, consumer.Config{
+			Retry:      consumer.Retry{MaxAttempts: 100, GiveUpAfter: 5 * time.Minute, Topics: retries(b)},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Handler: func(context.Context, *consumer.Message) error {
+				last = time.Since(begin)
+				return consumer.RetryAfter(errors.New("later"), 3*time.Minute)
+			},
+		})
+		time.Sleep(time.Hour)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if dead := len(b.Messages("dead")); last != 3*time.Minute || dead != 1 {
+			t.Errorf("it was tried last after %v, and there are %d dead letters", last, dead)
+		}
+	})
+}
