@@ -98,15 +98,15 @@ func (c *Collector) Observe(e consumer.Event) {
 
 func (c *Collector) observeSource(e consumer.SourceEvent) {
 	c.events.source.WithLabelValues(known(sourceKinds, e.Kind.String())).Inc()
+	if e.Retries { // what a consumer has to read, and its contact, is told by its own sources
+		return
+	}
 	switch e.Kind {
 	case broker.Assigned:
 		c.claims.Add(1)
 	case broker.Ended:
 		c.claims.Add(-1)
 	case broker.Up, broker.Down:
-		if e.Retries { // /metrics has it of the source itself
-			return
-		}
 		c.up.set(e.Input, e.Kind == broker.Up)
 	}
 }
