@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -38,16 +39,21 @@ func readOrigin(m *Message) origin {
 	return o
 }
 
-// restore makes m what it was in its original topic. Token and Claim stay: it is settled where it lies.
-func (o origin) restore(m *Message) {
+// idOfJetStream is where JetStream has Outgoing.ID: a header, as if the message had it of its own, and one of each way through a
+// retry topic would stay with it.
+const idOfJetStream = "Nats-Msg-Id"
+
+// restore makes m what it was in its original topic. Token and Claim stay: it is settled where it lies. who is Config.who.
+func (o origin) restore(m *Message, who string) {
 	m.Topic, m.Partition, m.Offset, m.Nanos = o.topic, o.partition, o.offset, o.nanos
 	if m.Name = ""; o.offset < 0 { // the headers have no log, and the retry topic's is not the one that Offset counts in
 		m.Name = o.id
 	}
 	m.Runs, m.Attempt = o.runs, max(m.Attempt, o.runs+1)
 	var own []broker.Header
+	id := []byte(letterID(m, who) + "/")
 	for k, v := range m.Headers.All() {
-		if !broker.IsLetterHeader(k) {
+		if !broker.IsLetterHeader(k) && (k != idOfJetStream || !bytes.HasPrefix(v, id)) {
 			own = append(own, broker.Header{Key: k, Value: v})
 		}
 	}

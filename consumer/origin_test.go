@@ -24,7 +24,7 @@ func FuzzOrigin(f *testing.F) {
 		forged.Headers = broker.NewHeaders(broker.Header{Key: broker.HeaderAttempts, Value: value},
 			broker.Header{Key: key, Value: value})
 		o := readOrigin(&forged)
-		if o.restore(&forged); forged.Topic == "" || forged.Runs < 0 || forged.Attempt < 1 || forged.Partition < -1 ||
+		if o.restore(&forged, "who"); forged.Topic == "" || forged.Runs < 0 || forged.Attempt < 1 || forged.Partition < -1 ||
 			forged.Offset < -1 {
 			t.Errorf("%+v of forged headers", forged)
 		}
@@ -33,7 +33,7 @@ func FuzzOrigin(f *testing.F) {
 			began: time.Unix(0, nanos), last: time.Unix(0, nanos), step: RetryStep{Topic: "retry"}, topic: "retry"}
 		out := outgoing(x, "name")
 		back := &Message{Topic: "retry", Partition: 7, Offset: 9, Headers: broker.NewHeaders(out.Headers...)}
-		readOrigin(back).restore(back)
+		readOrigin(back).restore(back, "who")
 		if back.Topic != topic || back.Partition != partition || back.Offset != offset || back.Nanos != nanos || back.Runs != runs ||
 			back.Attempt != runs+1 {
 			t.Errorf("got %+v, want %+v with %d runs", back, m, runs)

@@ -32,7 +32,7 @@ func (in *intake) dispatchRetries(submits context.Context, f *feed) error {
 
 // passRetries queues the messages of a retry topic that are due, up to the first that is not.
 func (in *intake) passRetries(submits context.Context, k *claim, ms []broker.Message, ahead *lead) {
-	now := time.Now()
+	now, who := time.Now(), in.cfg.who()
 	var ws []*work
 	for i := range ms {
 		o := readOrigin(&ms[i])
@@ -42,7 +42,7 @@ func (in *intake) passRetries(submits context.Context, k *claim, ms []broker.Mes
 			in.hold(k, ms[i:], due, now)
 			break
 		}
-		o.restore(&ms[i])
+		o.restore(&ms[i], who)
 		in.received.Add(1)
 		first := int64(0)
 		if !o.first.IsZero() {

@@ -2,6 +2,9 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,6 +61,53 @@ func TestTooLargeGoesRoundWhereRepeatsAreDropped(t *testing.T) {
 		}
 		if n < 5 || b.Unsettled("group")+b.Unsettled("group-retry") != 1 {
 			t.Errorf("it failed %d times in ten minutes, and %d are left of it", n, b.Unsettled("group")+b.Unsettled("group-retry"))
+		}
+	})
+}
+
+// natsHeaders is a publisher that writes headers as that of JetStream does: the ID is one, and what the server would obey has
+// another name.
+type natsHeaders struct{ broker.Publisher }
+
+func (p natsHeaders) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	ms = slices.Clone(ms)
+	for i, o := range ms {
+		hs := slices.Clone(o.Headers)
+		for j, h := range hs {
+			if strings.HasPrefix(h.Key, "Nats-") {
+				hs[j].Key = broker.ReservedPrefix + h.Key
+			}
+		}
+		ms[i].Headers = append(hs, broker.Header{Key: "Nats-Msg-Id", Value: []byte(o.ID)})
+		ms[i].ID = ""
+	}
+	return p.Publisher.Publish(ctx, ms)
+}
+
+// However often a message goes through a retry topic of JetStream, it has the headers that it came with, and no more.
+func TestHeadersDoNotGrowInRetryTopics(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		topics := retries(b)
+		topics.Publisher = natsHeaders{topics.Publisher}
+		if err := b.Produce(broker.Outgoing{Topic: "in", Headers: []broker.Header{{Key: "own", Value: []byte("h")}}}); err != nil {
+			t.Fatal(err)
+		}
+		runs := 0
+		r := start(t, b, consumer.Config{Retry: consumer.Retry{MaxAttempts: 10, Topics: topics},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				for k, v := range m.Headers.All() {
+					if k != "own" {
+						t.Errorf("run %d: header %s: %s", runs, k, v)
+					}
+				}
+				if runs++; runs == 5 {
+					return nil
+				}
+				return consumer.RetryAfter(errors.New("later"), time.Minute)
+			}})
+		time.Sleep(10 * time.Minute)
+		if err := r.end(); err != nil || runs != 5 {
+			t.Errorf("%d runs: %v", runs, err)
 		}
 	})
 }
