@@ -12,7 +12,7 @@ import (
 func readable(err error) (as error) {
 	defer func() {
 		if v := recover(); v != nil {
-			as = fmt.Errorf("the handler's error, a %T, cannot be read: %w", err,
+			as = fmt.Errorf("an error, a %T, cannot be read: %w", err,
 				&PanicError{Value: fmt.Sprint(v), Stack: debug.Stack()})
 		}
 	}()

@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,4 +79,67 @@ func diesOf(t *testing.T, b *membroker.Broker, cfg consumer.Config) {
 		t.Errorf("%d dead letters, want 1", n)
 	}
 	wantUnsettled(t, b, 0)
+}
+
+// strange is a publisher of one's own that fails a few times, with an error of its own.
+type strange struct {
+	broker.Publisher
+	fails func() error
+	left  *atomic.Int64
+}
+
+func (p strange) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	if p.left.Add(-1) >= 0 {
+		return p.fails()
+	}
+	return p.Publisher.Publish(ctx, ms)
+}
+
+func (p strange) Find(context.Context, string) error {
+	if p.left.Add(-1) >= 0 {
+		return p.fails()
+	}
+	return nil
+}
+
+func (p strange) Create(context.Context, string) error { return nil }
+
+// TestPublishErrorThatPanics: such an error of a publisher costs a try, and neither the process nor the message.
+func TestPublishErrorThatPanics(t *testing.T) {
+	bad := (*askedError)(nil)
+	for name, fails := range map[string]func() error{
+		"returned": func() error { return bad },
+		"of one":   func() error { return &broker.PublishError{Errs: []error{bad}} },
+		"panic":    func() error { panic(bad) },
+	} {
+		for kind, cfg := range map[string]func(p strange) consumer.Config{
+			"dead letter": func(p strange) consumer.Config {
+				return consumer.Config{DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead"},
+					Handler: func(context.Context, *consumer.Message) error { return consumer.Permanent(errors.New("bad")) }}
+			},
+			"output": func(p strange) consumer.Config {
+				return consumer.Config{Output: p, Retry: consumer.Retry{MaxAttempts: 9},
+					Handler: func(ctx context.Context, _ *consumer.Message) error {
+						return consumer.Emit(ctx, broker.Outgoing{Topic: "dead"})
+					}}
+			},
+		} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				onEach(t, func(t *testing.T, b *membroker.Broker) {
+					produce(t, b, 1)
+					p := strange{b.Publisher(), fails, new(atomic.Int64)}
+					p.left.Store(4)
+					r := start(t, b, cfg(p))
+					time.Sleep(5 * time.Minute)
+					if err := r.end(); err != nil {
+						t.Error(err)
+					}
+					if n := len(b.Messages("dead")); n != 1 {
+						t.Errorf("%d were published, want 1", n)
+					}
+					wantUnsettled(t, b, 0)
+				})
+			})
+		}
+	}
 }

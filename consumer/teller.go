@@ -74,7 +74,15 @@ func (t *teller) survive(in string, f func()) {
 }
 
 // failing is survive for a callback that says with an error that it did not do it: a panic is one.
-func failing(f func() error) (err error) {
+func failing(f func() error) error {
+	if err := panicking(f); err != nil {
+		return readable(err)
+	}
+	return nil
+}
+
+// panicking is the error of f, or its panic.
+func panicking(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
