@@ -30,7 +30,8 @@
 //	                 editfolder_unix.go, editfolder_other.go), dlqreplay.go (dlqturns.go), dlqpurge.go are its commands
 //	produce.go       produce: to a target.go, payloads of payload.go, as a production.go
 //	scaler.go        scaler, and scalerbeside.go beside run: scalerwork.go asks brokers, scalermembers.go the processes,
-//	                 scalertarget.go puts both together; scalerserver.go answers KEDA, scalerpage.go over HTTP
+//	                 scalertarget.go puts both together; scalerserver.go answers KEDA (certificate.go: by TLS),
+//	                 scalerpage.go over HTTP
 //	top.go           top
 //	demo.go          demo: demobroker.go, demoload.go, demotally.go, demoview.go
 //

@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"math"
@@ -11,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/longshoremq/longshore/internal/namedfile"
 	"github.com/longshoremq/longshore/internal/replicas"
 	pb "github.com/longshoremq/longshore/program/internal/externalscaler"
 	"google.golang.org/grpc"
@@ -45,11 +45,11 @@ func newScalerServer(targets map[string]*scalerTarget, s replicas.Settings, cert
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	}
 	if cert != "" {
-		pair, err := namedfile.KeyPair(cert, key)
+		c, err := newCertificate(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("reading --tls-cert and --tls-key: %w", err)
 		}
-		options = append(options, grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
+		options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get})))
 	}
 	g := grpc.NewServer(options...)
 	pb.RegisterExternalScalerServer(g, &scalerServer{targets: targets, settings: s})
