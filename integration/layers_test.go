@@ -24,7 +24,7 @@ var layers = []layer{
 	// Around the engine: none of them knows an adapter.
 	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog"}},
 	{"consumer/admin/page", []string{"broker", "consumer", "consumer/admin", "consumer/admin/page/internal/chart",
-		"consumer/metrics", "deadletters", "github.com/rs/zerolog", "golang.org/x/time"}},
+		"consumer/metrics", "deadletters", "internal/panicked", "github.com/rs/zerolog", "golang.org/x/time"}},
 	{"consumer/admin/page/internal/chart", nil},
 	{"consumer/metrics", []string{"broker", "consumer", "pool", "github.com/prometheus"}},
 	{"consumer/tracing", []string{"broker", "consumer", "internal/conftag", "github.com/hashicorp/golang-lru/v2",

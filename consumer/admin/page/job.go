@@ -10,6 +10,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/deadletters"
+	"github.com/longshoremq/longshore/internal/panicked"
 )
 
 // A jobSpec is what a job is to do.
@@ -57,6 +58,7 @@ func newJobs() *jobs { return &jobs{by: map[string]*job{}} }
 var (
 	errJob    = errors.New("a job is under way for this consumer: wait for its end, or stop it")
 	errClosed = errors.New("the process is about to end")
+	errGoexit = errors.New("it called runtime.Goexit")
 )
 
 // start begins a job. It does not wait.
@@ -74,7 +76,14 @@ func (j *jobs) start(spec jobSpec) error {
 	j.by[spec.consumer] = one
 	j.running.Go(func() {
 		defer stop()
-		j.end(one, one.run(ctx, func(done, of int64) { j.progress(one, done, of) }))
+		how := outcome{err: errGoexit}
+		defer func() {
+			if v := recover(); v != nil { // a store or a publisher of somebody's own
+				how = outcome{err: fmt.Errorf("it panicked: %v, at %s", v, panicked.At("/page.(*jobs).start"))}
+			}
+			j.end(one, how)
+		}()
+		how = one.run(ctx, func(done, of int64) { j.progress(one, done, of) })
 	})
 	return nil
 }

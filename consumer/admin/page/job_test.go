@@ -1,0 +1,65 @@
+package page_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/consumer/admin"
+	"github.com/longshoremq/longshore/consumer/admin/page"
+	"github.com/longshoremq/longshore/deadletters"
+)
+
+// A lost publisher does not return.
+type lost struct {
+	broker.Publisher
+	by func()
+}
+
+func (l lost) Publish(context.Context, []broker.Outgoing) error { l.by(); return nil }
+
+// TestJobThatPanics: a publisher of somebody's own that panics fails the job, and takes no process with it. One that ends its
+// goroutine does not leave the job under way for ever.
+func TestJobThatPanics(t *testing.T) {
+	for want, by := range map[string]func(){
+		"it panicked: no such shard, at ": func() { panic("no such shard") },
+		"it called runtime.Goexit":        runtime.Goexit,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1, "orders-dead": 1}})
+			if err := b.Produce(broker.Outgoing{Topic: "orders-dead", Value: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+			ui := page.New(page.Config{})
+			ui.Watch("orders", page.Sources{Letters: []page.Letters{{Config: deadletters.Config{Topic: "orders-dead",
+				Store: b.LogView(), Publisher: lost{by: by}}}}})
+			c, err := consumer.New(consumer.Config{Source: b.Source(membroker.SourceConfig{Topics: []string{"orders"}}),
+				Handler: func(context.Context, *consumer.Message) error { return nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := ui.Handler(admin.PageSetup{Token: token, Targets: map[string]admin.Target{"orders": c}})
+			cookie := loginAt(t, h)
+			form := url.Values{"scope": {"all"}, "to": {"orders"}, "sure": {"yes"}, "number": {"1"}}
+			if a := postTo(h, "/ui/c/orders/replay", form, cookie); a.Code != http.StatusSeeOther {
+				t.Fatalf("%d %s", a.Code, a.Body)
+			}
+			synctest.Wait()
+			r := httptest.NewRequest(http.MethodGet, "/ui/c/orders/job", nil)
+			r.Header.Set("Cookie", cookie)
+			a := httptest.NewRecorder()
+			h.ServeHTTP(a, r)
+			if body := a.Body.String(); !strings.Contains(body, want) || strings.Contains(body, "under way") {
+				t.Errorf("want %q:\n%s", want, body)
+			}
+		})
+	}
+}
