@@ -11,11 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/longshoremq/longshore/broker"
-	"github.com/longshoremq/longshore/broker/membroker"
-	"github.com/longshoremq/longshore/consumer"
-	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/admin/page"
-	"github.com/longshoremq/longshore/deadletters"
 )
 
 // A lost publisher does not return.
@@ -34,19 +30,7 @@ func TestJobThatPanics(t *testing.T) {
 		"it called runtime.Goexit":        runtime.Goexit,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1, "orders-dead": 1}})
-			if err := b.Produce(broker.Outgoing{Topic: "orders-dead", Value: []byte("x")}); err != nil {
-				t.Fatal(err)
-			}
-			ui := page.New(page.Config{})
-			ui.Watch("orders", page.Sources{Letters: []page.Letters{{Config: deadletters.Config{Topic: "orders-dead",
-				Store: b.LogView(), Publisher: lost{by: by}}}}})
-			c, err := consumer.New(consumer.Config{Source: b.Source(membroker.SourceConfig{Topics: []string{"orders"}}),
-				Handler: func(context.Context, *consumer.Message) error { return nil }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := ui.Handler(admin.PageSetup{Token: token, Targets: map[string]admin.Target{"orders": c}})
+			h := letterPage(t, func(l *page.Letters) { l.Config.Publisher = lost{by: by} }, "x")
 			cookie := loginAt(t, h)
 			form := url.Values{"scope": {"all"}, "to": {"orders"}, "sure": {"yes"}, "number": {"1"}}
 			if a := postTo(h, "/ui/c/orders/replay", form, cookie); a.Code != http.StatusSeeOther {

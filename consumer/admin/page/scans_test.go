@@ -26,10 +26,12 @@ func TestPlansThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all sync.WaitGroup
 		all.Add(atOnce)
-		h := letterPage(t, func(context.Context) (func(string) bool, error) {
-			all.Done()
-			all.Wait()
-			return nil, errors.New("no contact")
+		h := letterPage(t, func(l *page.Letters) {
+			l.Allow = func(context.Context) (func(string) bool, error) {
+				all.Done()
+				all.Wait()
+				return nil, errors.New("no contact")
+			}
 		}, "one", "two")
 		cookie := loginAt(t, h)
 		var asking sync.WaitGroup
@@ -45,8 +47,8 @@ func TestPlansThatFail(t *testing.T) {
 	})
 }
 
-// letterPage is a page of a consumer with dead letters of these payloads, which asks allow where they may go.
-func letterPage(t *testing.T, allow func(context.Context) (func(string) bool, error), letters ...string) http.Handler {
+// letterPage is a page of a consumer with dead letters of these payloads, as odd says that its box is.
+func letterPage(t *testing.T, odd func(*page.Letters), letters ...string) http.Handler {
 	t.Helper()
 	b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1, "orders-dead": 1}})
 	for _, l := range letters {
@@ -54,9 +56,10 @@ func letterPage(t *testing.T, allow func(context.Context) (func(string) bool, er
 			t.Fatal(err)
 		}
 	}
+	box := page.Letters{Config: deadletters.Config{Topic: "orders-dead", Store: b.LogView(), Publisher: b.Publisher()}}
+	odd(&box)
 	ui := page.New(page.Config{})
-	ui.Watch("orders", page.Sources{Letters: []page.Letters{{Allow: allow,
-		Config: deadletters.Config{Topic: "orders-dead", Store: b.LogView(), Publisher: b.Publisher()}}}})
+	ui.Watch("orders", page.Sources{Letters: []page.Letters{box}})
 	c, err := consumer.New(consumer.Config{Source: b.Source(membroker.SourceConfig{Topics: []string{"orders"}}),
 		Handler: func(context.Context, *consumer.Message) error { return nil }})
 	if err != nil {
