@@ -185,6 +185,8 @@ func runEmit(t *testing.T, transactional bool, a emitted) emitted {
 		p.says(t, "handled", 1)
 	}
 	x.trouble(&a)
+	// One run in fifty fails after it has emitted: of so many, some are there twice where nothing takes back what was emitted.
+	eventually(t, "there is something to judge by", func() bool { return x.sent.Load() >= 1000 })
 	endLoad()
 	<-loaded
 	a.Messages = x.sent.Load()
@@ -199,7 +201,7 @@ func runEmit(t *testing.T, transactional bool, a emitted) emitted {
 	return a
 }
 
-// load sends numbers, each with one of 200 keys, at 1,000 a second.
+// load sends numbers, each with one of 200 keys, at 200 a second at most.
 func (x *emitRun) load(ctx context.Context) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(x.cluster.Brokers()...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	if err != nil {
@@ -215,15 +217,17 @@ func (x *emitRun) load(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for range 20 {
-			r := &kgo.Record{Topic: x.c.In, Key: []byte(strconv.FormatInt(n%200, 10)), Value: []byte(strconv.FormatInt(n, 10))}
-			if err := client.ProduceSync(context.Background(), r).FirstErr(); err != nil {
-				x.t.Errorf("producing: %v", err)
-				return
-			}
+		var together []*kgo.Record
+		for range 4 {
+			together = append(together,
+				&kgo.Record{Topic: x.c.In, Key: []byte(strconv.FormatInt(n%200, 10)), Value: []byte(strconv.FormatInt(n, 10))})
 			n++
-			x.sent.Store(n)
 		}
+		if err := client.ProduceSync(context.Background(), together...).FirstErr(); err != nil {
+			x.t.Errorf("producing: %v", err)
+			return
+		}
+		x.sent.Store(n)
 	}
 }
 

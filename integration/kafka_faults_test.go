@@ -23,28 +23,40 @@ func churnOfMembers(t *testing.T, k kind) string {
 	f.load = f.startLoad(t, killRate, 0)
 	f.consumers[0].says(t, "handled", 1)
 	f.config.Churn = 300 * time.Millisecond
-	guest := f.start(t)
-	f.consumers = append(f.consumers, guest)
-	churned := func() bool { return guest.out.count("left") >= 3 && guest.out.count("assigned") > 0 }
-	// A busy machine may need longer than a stay to move a partition: then it goes on until one was moved.
-	least := lengths(10*time.Second, time.Minute)
-	for began := time.Now(); time.Since(began) < least || !churned() && time.Since(began) < patience; {
-		if guest.ended() {
-			t.Fatalf("the member that comes and goes ended: %s", guest.err.tail())
-		}
-		time.Sleep(100 * time.Millisecond)
+	guest := f.comesAndGoes(t, lengths(10*time.Second, time.Minute))
+	// A busy machine may need longer than a stay to move a partition: then another guest stays twice as long.
+	for !guest.churned() && f.config.Churn < 5*time.Second {
+		guest.terminate(t)
+		f.config.Churn *= 2
+		guest = f.comesAndGoes(t, 10*f.config.Churn)
 	}
+	f.consumers = append(f.consumers, guest)
 	moves := len(f.consumers[0].claims()) + len(guest.claims())
 	a := f.finish(t)
 	stays := guest.out.count("left")
-	if !churned() {
+	if !guest.churned() {
 		t.Errorf("the guest came %d times and got %d partitions: no churn", stays, guest.out.count("assigned"))
 	}
 	if limit := a.Acked / 200; a.Duplicates > limit {
 		t.Errorf("%d of %d handled twice, more than 0.5 %%", a.Duplicates, a.Acked)
 	}
-	return fmt.Sprintf("%d stays with %d partitions, %d came or went in all; %v", stays, guest.out.count("assigned"), moves, a)
+	return fmt.Sprintf("%d stays of %v with %d partitions, %d came or went in all; %v", stays, f.config.Churn,
+		guest.out.count("assigned"), moves, a)
 }
+
+// comesAndGoes starts a member that joins and leaves, and lets it do so for a time.
+func (f *field) comesAndGoes(t *testing.T, long time.Duration) *process {
+	guest := f.start(t)
+	for began := time.Now(); time.Since(began) < long; time.Sleep(100 * time.Millisecond) {
+		if guest.ended() {
+			t.Fatalf("the member that comes and goes ended: %s", guest.err.tail())
+		}
+	}
+	return guest
+}
+
+// churned says whether a member that comes and goes did so, and was given a partition.
+func (p *process) churned() bool { return p.out.count("left") >= 3 && p.out.count("assigned") > 0 }
 
 // longHandlers run three times as long as the session: heartbeats do not wait for them, so no partition moves.
 func longHandlers(t *testing.T, k kind) string {
