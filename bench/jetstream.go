@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/panjf2000/ants/v2"
 
-	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/integration/natsd"
@@ -156,12 +155,7 @@ func longshoreStream(url string, n, workers int, do func(int)) sample {
 	source := must(natsbroker.NewSource(natsbroker.Config{Connection: natsbroker.Connection{URLs: []string{url}},
 		Stream: benchStream, Consumer: r.name, Bind: true}))
 	c := must(consumer.New(consumer.Config{Source: source, Pool: consumer.Pool{Min: workers, Max: workers},
-		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil },
-		Observers: []consumer.Observer{func(e consumer.Event) {
-			if said, ok := e.(consumer.SourceEvent); ok && said.Kind == broker.Warning {
-				fmt.Fprintln(os.Stderr, "source warns:", said.Err)
-			}
-		}}}))
+		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil }}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

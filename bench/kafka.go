@@ -20,7 +20,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/integration/kafkad"
@@ -190,12 +189,7 @@ func kafkaConsumer(where string, n, workers int, order consumer.Order, do func(i
 	source := must(kafkabroker.NewSource(kafkabroker.Config{Connection: kafkabroker.Connection{Brokers: r.brokers}, Group: r.group,
 		Topics: []string{r.topic}}))
 	c := must(consumer.New(consumer.Config{Source: source, Order: order, Pool: consumer.Pool{Min: workers, Max: workers},
-		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil },
-		Observers: []consumer.Observer{func(e consumer.Event) {
-			if said, ok := e.(consumer.SourceEvent); ok && (said.Kind == broker.Warning || said.Kind == broker.Down) {
-				fmt.Fprintln(os.Stderr, "source says:", said.Err)
-			}
-		}}}))
+		Handler: func(context.Context, *consumer.Message) error { do(0); r.saw(); return nil }}))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { check(c.Run(ctx)) }()

@@ -42,12 +42,7 @@ func kafkaEOSLongshore(where string, n, workers int, do func(int)) sample {
 			r.once.Do(func() { r.meter = begin() })
 			do(0)
 			return consumer.EmitBy(ctx, p, broker.Outgoing{Topic: out, Key: m.Key, Value: m.Value})
-		},
-		Observers: []consumer.Observer{func(e consumer.Event) {
-			if said, ok := e.(consumer.SourceEvent); ok && (said.Kind == broker.Warning || said.Kind == broker.Down) {
-				fmt.Fprintln(os.Stderr, "source says:", said.Err)
-			}
-		}}}))
+		}}))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { check(c.Run(ctx)) }()
