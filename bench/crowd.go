@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // crowds are the numbers of workers in the figures of many.
@@ -28,9 +32,31 @@ func crowdSystems() (all []system) {
 			system{fmt.Sprintf("longshore_%d", w), n, atPeak(func(n int, at string) sample {
 				return kafkaLongshore(at, n, w, millisecond)
 			})},
-			system{fmt.Sprintf("bare_%d", w), n, atPeak(func(n int, _ string) sample { return bare(n, w, millisecond) })})
+			system{fmt.Sprintf("bare_%d", w), n, atPeak(func(n int, _ string) sample { return bare(n, w, millisecond) })},
+			system{fmt.Sprintf("franz_%d", w), n, atPeak(func(n int, at string) sample { return franzCrowd(at, n, w, millisecond) })})
 	}
 	return all
+}
+
+// franzCrowd is franz-go and a channel to as many goroutines. It commits what nobody has handled: the cost of a crowd without any
+// care, which bare sleeps do not have, for nobody brings them a message.
+func franzCrowd(where string, n, workers int, do func(int)) sample {
+	r := newKafkaRun(where, n)
+	c := must(kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitInterval(time.Second)))
+	records := make(chan *kgo.Record, workers)
+	for range workers {
+		go func() {
+			for range records {
+				do(0)
+				r.saw()
+			}
+		}()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go poll(ctx, c, func(m *kgo.Record) { records <- m })
+	return r.result(n)
 }
 
 func crowdFigures(m map[string]sample) (fs []figure) {
@@ -40,7 +66,10 @@ func crowdFigures(m map[string]sample) (fs []figure) {
 		few, fewBare := m[fmt.Sprintf("longshore_%d", fewInCrowd)], m[fmt.Sprintf("bare_%d", fewInCrowd)]
 		name := fmt.Sprintf("kafka_1ms_%d", w)
 		each := func(s, few sample) float64 { return (s.RSS - few.RSS) / float64(w-fewInCrowd) }
+		f := m[fmt.Sprintf("franz_%d", w)]
 		fs = append(fs, atLeast(name+"_throughput_vs_bare", b.WallNS/l.WallNS, least[w]),
+			show(name+"_throughput_vs_franz", f.WallNS/l.WallNS), show(name+"_cpu_vs_franz", l.CPUNS/f.CPUNS),
+			show(name+"_bytes_a_worker_franz", each(f, m[fmt.Sprintf("franz_%d", fewInCrowd)])),
 			atMost(name+"_bytes_a_worker", each(l, few), 6<<10), show(name+"_bytes_a_worker_bare", each(b, fewBare)),
 			show(name+"_messages_per_second", 1e9/l.WallNS), show(name+"_messages_per_second_bare", 1e9/b.WallNS),
 			show(name+"_cpu_us", l.CPUNS/1e3), show(name+"_cpu_us_bare", b.CPUNS/1e3))
