@@ -19,6 +19,7 @@ type claims struct {
 
 	mu   sync.Mutex
 	open map[*broker.Claim]*claim
+	made uint64          // claims, since the start
 	left map[*claim]bool // those that have ended, and of which something was in a handler then
 	over string          // why no claim may start anything any more
 }
@@ -38,7 +39,8 @@ func (t *claims) of(f *feed, b *broker.Claim) (k *claim, fresh bool) {
 	if k := t.open[b]; k != nil {
 		return k, false
 	}
-	k = &claim{Claim: b, feed: f, over: t.over, leaving: make(chan struct{})}
+	t.made++
+	k = &claim{Claim: b, id: t.made, feed: f, over: t.over, leaving: make(chan struct{})}
 	if k.closed.Store(t.over != ""); t.over != "" {
 		close(k.leaving)
 	}
@@ -106,6 +108,7 @@ func (t *claims) forget(k *claim) {
 // message where it lies.
 type claim struct {
 	*broker.Claim
+	id   uint64 // of all of the consumer; not 0
 	feed *feed
 	// ctx is the parent of the handlers' contexts: it ends with the broker's claim, or with the end of a drain.
 	ctx    context.Context

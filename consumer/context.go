@@ -12,8 +12,11 @@ type contexts struct {
 	clock   clock
 	began   int64        // when the work at hand was begun, by the clock, where there is a timeout
 	waited  atomic.Int64 // ns of the calls in the work at hand that were no handling (Waited)
-	slots   [8]*contextSlot
 	hand    int
+	// slots, and the claims they are of: who looks for one looks at these alone, where each slot would have to be brought from
+	// memory. A worker of thousands has little in the processor's caches.
+	claims [8]uint64
+	slots  [8]*contextSlot
 	// shown is the one in use, for the watchdog.
 	shown atomic.Pointer[contextSlot]
 }
@@ -22,13 +25,12 @@ type contexts struct {
 // make a child and to end it costs about a microsecond, most handlers never ask, and with many partitions each call is of another
 // claim.
 type contextSlot struct {
-	// ctx is the claim's, and the slot is found by it: a worker that is idle for long has slots of claims that ended long ago, and
-	// must not keep these in memory, with all that their adapter knows of them.
+	// ctx is the claim's. Not the claim: a worker that is idle for long has slots of claims that ended long ago, and must not keep
+	// these in memory, with all that their adapter knows of them.
 	ctx     context.Context
 	feed    *feed
 	leaving <-chan struct{}      // the claim's
-	gone    bool                 // it is in no slot any more; the worker's own
-	over    atomic.Bool          // the same, for everybody
+	over    atomic.Bool          // it is in no slot any more
 	at      atomic.Pointer[work] // what it is used for, where handlers emit or have a timeout; nil: nothing now
 	child   atomic.Pointer[childContext]
 	timeout time.Duration
@@ -128,7 +130,6 @@ func (s *contextSlot) made() *childContext {
 }
 
 func (s *contextSlot) drop() {
-	s.gone = true
 	s.at.Store(nil) // the values of a call stay with a message that failed, and the call's work need not
 	s.over.Store(true)
 	if c := s.child.Load(); c != nil {
@@ -138,12 +139,12 @@ func (s *contextSlot) drop() {
 
 // get returns the worker's context for k. One that the watchdog has ended is not here any more: see renew.
 func (x *contexts) get(k *claim) *contextSlot {
-	if s := x.shown.Load(); s != nil && s.ctx == k.ctx && !s.gone {
-		return s
-	}
-	for _, s := range x.slots {
-		if s != nil && s.ctx == k.ctx {
-			x.shown.Store(s)
+	for i, id := range x.claims {
+		if id == k.id {
+			s := x.slots[i]
+			if x.shown.Load() != s {
+				x.shown.Store(s)
+			}
 			return s
 		}
 	}
@@ -152,7 +153,7 @@ func (x *contexts) get(k *claim) *contextSlot {
 	if old := x.slots[x.hand]; old != nil {
 		old.drop()
 	}
-	x.slots[x.hand] = s
+	x.slots[x.hand], x.claims[x.hand] = s, k.id
 	x.shown.Store(s)
 	return s
 }
@@ -177,9 +178,9 @@ func (x *contexts) use(w *work) context.Context {
 // the next message is another. And what was made of it, with a later one, relies on it to end.
 func (x *contexts) renew(w *work) context.Context {
 	for i, s := range x.slots {
-		if s != nil && s.ctx == w.k.ctx {
+		if s != nil && x.claims[i] == w.k.id {
 			s.drop()
-			x.slots[i] = nil
+			x.slots[i], x.claims[i] = nil, 0
 		}
 	}
 	return x.use(w)
@@ -189,7 +190,7 @@ func (x *contexts) end() {
 	for i, s := range x.slots {
 		if s != nil {
 			s.drop()
-			x.slots[i] = nil
+			x.slots[i], x.claims[i] = nil, 0
 		}
 	}
 }

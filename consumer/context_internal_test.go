@@ -15,7 +15,7 @@ type ofKey struct{}
 func claimsFor(n int) (ks []*claim) {
 	for i := range n {
 		b, _ := broker.NewClaim("orders", int32(i), nil)
-		k := &claim{Claim: b, feed: &feed{}}
+		k := &claim{Claim: b, id: uint64(i + 1), feed: &feed{}}
 		k.ctx, k.cancel = context.WithCancelCause(context.WithValue(context.Background(), ofKey{}, i))
 		ks = append(ks, k)
 	}
