@@ -3,6 +3,7 @@ package handlers
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -74,11 +75,25 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 // to https or with the same scheme and port; all else ends with the redirect as the answer. The others (301, 302, 303) would
 // become a GET without the payload, and its 200 would ack a message that nobody got.
 func sameHost(next *http.Request, via []*http.Request) error {
-	from := via[len(via)-1]
-	upgrade := from.URL.Scheme == "http" && next.URL.Scheme == "https" && from.URL.Hostname() == next.URL.Hostname()
-	same := from.URL.Scheme == next.URL.Scheme && from.URL.Host == next.URL.Host
-	if next.Method != http.MethodPost || len(via) > maxRedirects || !(same || upgrade) {
+	from := via[len(via)-1].URL
+	upgrade := from.Scheme == "http" && next.URL.Scheme == "https"
+	same := from.Scheme == next.URL.Scheme && port(from) == port(next.URL)
+	if next.Method != http.MethodPost || len(via) > maxRedirects || !(same || upgrade) ||
+		!strings.EqualFold(from.Hostname(), next.URL.Hostname()) {
 		return http.ErrUseLastResponse
 	}
+	// The client has left out the credentials where the host is written in another way.
+	next.Header = via[len(via)-1].Header.Clone()
 	return nil
+}
+
+// port is u's, also where it goes without saying.
+func port(u *url.URL) string {
+	switch p := u.Port(); {
+	case p != "":
+		return p
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
 }

@@ -455,6 +455,36 @@ func TestWebhookRedirects(t *testing.T) {
 	}
 }
 
+// answering answers each request.
+type answering func(*http.Request) *http.Response
+
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r), nil }
+
+// A host may be written in several ways, with its port or in capitals: a redirect to it is one on the same host.
+func TestWebhookRedirectsToTheSameHost(t *testing.T) {
+	for to, followed := range map[string]bool{
+		"https://hooks.example:443/b": true, "https://Hooks.Example/b": true, "https://hooks.example:8443/b": false,
+		"https://other.example/b": false, "http://hooks.example/b": false, "https://hooks.example.other/b": false,
+	} {
+		var got string
+		transport := answering(func(r *http.Request) *http.Response {
+			answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}
+			if r.URL.Path == "/a" {
+				answer.StatusCode = http.StatusTemporaryRedirect
+				answer.Header.Set("Location", to)
+			} else {
+				got = r.URL.Path + " " + r.Header.Get("Authorization")
+			}
+			return answer
+		})
+		cfg := handlers.WebhookConfig{URL: "https://hooks.example/a", BearerToken: broker.NewSecret("token"), Transport: transport}
+		o := handled(t, webhook(t, cfg).Handle, broker.Outgoing{Topic: "in", Value: []byte("payload")})
+		if o.acked != followed || (got == "/b Bearer token") != followed {
+			t.Errorf("a redirect to %s: followed %v, want %v; there came %q", to, o.acked, followed, got)
+		}
+	}
+}
+
 // The context's end ends the request, and the error says why.
 func TestWebhookContext(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
