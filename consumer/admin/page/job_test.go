@@ -3,7 +3,6 @@ package page_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"runtime"
 	"strings"
@@ -37,11 +36,8 @@ func TestJobThatPanics(t *testing.T) {
 				t.Fatalf("%d %s", a.Code, a.Body)
 			}
 			synctest.Wait()
-			r := httptest.NewRequest(http.MethodGet, "/ui/c/orders/job", nil)
-			r.Header.Set("Cookie", cookie)
-			a := httptest.NewRecorder()
-			h.ServeHTTP(a, r)
-			if body := a.Body.String(); !strings.Contains(body, want) || strings.Contains(body, "under way") {
+			body := getAt(h, "/ui/c/orders/job", cookie).Body.String()
+			if !strings.Contains(body, want) || strings.Contains(body, "under way") {
 				t.Errorf("want %q:\n%s", want, body)
 			}
 		})

@@ -83,6 +83,9 @@ func (d *desk) letterView(r *http.Request, c *watched) (v letterView, err error)
 		return v, err
 	}
 	name := deadletters.FormatPlace(place)
+	if !(deadletters.Filter{Handler: box.Handler}).Match(x) { // another's
+		return v, fmt.Errorf("%w of %s: %s in %s", deadletters.ErrNoLetter, c.name, name, box.Topic)
+	}
 	v = letterView{
 		shell: d.shell(r, "letter "+name+" of "+c.name), Name: c.name, Topic: box.Topic, Place: name, Letter: x, State: stateOf(x),
 		Bytes: len(x.Message.Value),

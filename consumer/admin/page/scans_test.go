@@ -87,3 +87,11 @@ func postTo(h http.Handler, path string, form url.Values, cookie string) *httpte
 	h.ServeHTTP(a, r)
 	return a
 }
+
+func getAt(h http.Handler, path, cookie string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Header.Set("Cookie", cookie)
+	a := httptest.NewRecorder()
+	h.ServeHTTP(a, r)
+	return a
+}
