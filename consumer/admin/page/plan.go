@@ -204,7 +204,7 @@ func (v *planView) planReplay(ctx context.Context, o order, box Letters) error {
 	if sum.Stopped {
 		return errTooMany
 	}
-	v.Number, v.Tallies, v.Refused = sum.Chosen, tallies(to), tallies(refused)
+	v.Number, v.Tallies, v.Refused = sum.Replayed, tallies(to), tallies(refused)
 	v.Lines = append(v.Lines, fmt.Sprintf("%s would be replayed.", letters(sum.Replayed)))
 	if sum.Refused > 0 {
 		v.Lines = append(v.Lines, fmt.Sprintf("%s would be refused, and stay.", letters(sum.Refused)))

@@ -1,0 +1,49 @@
+package page_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer/admin/page"
+)
+
+// TestPlanWithRefused: of two letters one may not be replayed, and a third one comes while somebody looks at the plan. What is
+// replayed is as much as the plan said: the new letter is not in the place of the one that was refused.
+func TestPlanWithRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p broker.Publisher
+		h := letterPage(t, func(l *page.Letters) { p = l.Publisher }, "one")
+		bury := func(value, replays string) {
+			o := broker.Outgoing{Topic: "orders-dead", Value: []byte(value),
+				Headers: []broker.Header{{Key: broker.HeaderReplays, Value: []byte(replays)}}}
+			if err := p.Publish(t.Context(), []broker.Outgoing{o}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bury("too often", "9")
+		cookie := loginAt(t, h)
+		order := url.Values{"scope": {"all"}, "to": {"orders"}, "rate": {"0"}}
+		plan := postTo(h, "/ui/c/orders/replay", order, cookie).Body.String()
+		for _, want := range []string{"1 letter would be replayed.", "1 letter would be refused, and stay.", ">Replay 1<"} {
+			if !strings.Contains(plan, want) {
+				t.Errorf("the plan does not say %q:\n%s", want, plan)
+			}
+		}
+		bury("new", "0")
+		if a := postTo(h, "/ui/c/orders/replay", fields(plan), cookie); a.Code != http.StatusSeeOther {
+			t.Fatalf("%d\n%s", a.Code, a.Body)
+		}
+		synctest.Wait()
+		job := getAt(h, "/ui/c/orders/job", cookie).Body.String()
+		if !strings.Contains(job, ": done, ") || !strings.Contains(job, "<li>1 letter replayed</li>") {
+			t.Errorf("%s", job)
+		}
+		if list := getAt(h, "/ui/c/orders/letters?state=waiting", cookie).Body.String(); !strings.Contains(list, "2 letters in") {
+			t.Errorf("%s", list)
+		}
+	})
+}
