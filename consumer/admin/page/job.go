@@ -59,6 +59,8 @@ var (
 	errJob    = errors.New("a job is under way for this consumer: wait for its end, or stop it")
 	errClosed = errors.New("the process is about to end")
 	errGoexit = errors.New("it called runtime.Goexit")
+
+	errUnpublished = errors.New("the edited copy was not published; the letter is as it was")
 )
 
 // start begins a job. It does not wait.
@@ -183,6 +185,9 @@ func (one *job) run(ctx context.Context, progress func(done, of int64)) outcome 
 		r.Edit = e.Apply
 	}
 	sum, err := l.Replay(ctx, r)
+	if err == nil && one.spec.kind == jobEdit && sum.Replayed == 0 && !sum.Stopped { // refused, or it had arrived before
+		err = errUnpublished
+	}
 	return outcome{lines: summaryLines(sum), replayed: sum.Replayed, stopped: sum.Stopped, err: err}
 }
 

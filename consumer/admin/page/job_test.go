@@ -43,3 +43,22 @@ func TestJobThatPanics(t *testing.T) {
 		})
 	}
 }
+
+// TestEditOfNothing: an edit whose copy was not published has failed. The job said that it was done.
+func TestEditOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := letterPage(t, func(l *page.Letters) {
+			l.Allow = func(context.Context) (func(string) bool, error) { return func(string) bool { return false }, nil }
+		}, "x")
+		cookie := loginAt(t, h)
+		a := postTo(h, "/ui/c/orders/letters/0/0", url.Values{"value": {"y"}}, cookie) // it does not say where it came from
+		if a.Code != http.StatusSeeOther {
+			t.Fatalf("%d %s", a.Code, a.Body)
+		}
+		synctest.Wait()
+		job := getAt(h, "/ui/c/orders/job", cookie).Body.String()
+		if !strings.Contains(job, "</b> of orders-dead: failed, ") || !strings.Contains(job, "it does not say where it came from") {
+			t.Errorf("%s", job)
+		}
+	})
+}
