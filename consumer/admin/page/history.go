@@ -17,6 +17,7 @@ const (
 // A sample is how a consumer was in a second, or a minute: its rates are the mean of that time, all else the most of it.
 type sample struct {
 	at                time.Time
+	of                float64 // seconds
 	handled, failed   float64 // a second
 	settled           float64 // a second: handled, skipped, or stored elsewhere
 	lag               float64 // NaN: unknown
@@ -51,7 +52,8 @@ func (h *history) add(now time.Time, s consumer.Stats, p50, p99 float64) {
 		return
 	}
 	x := sample{
-		at: now, handled: float64(s.Handled-was.Handled) / since, failed: float64(s.Failed-was.Failed) / since, lag: math.NaN(),
+		at: now, of: since, lag: math.NaN(),
+		handled: float64(s.Handled-was.Handled) / since, failed: float64(s.Failed-was.Failed) / since,
 		settled: float64(settled(s)-settled(was)) / since, queued: float64(s.Pool.Backlog), kept: float64(kept(s)),
 		busy: float64(s.Pool.Busy), live: float64(s.Pool.Live), limit: float64(s.Pool.Max), p50: p50, p99: p99,
 	}
@@ -80,10 +82,14 @@ func together(list []sample) (all sample) {
 		}
 	}
 	for _, x := range list {
+		all.of += x.of
+	}
+	for _, x := range list {
+		part := x.of / all.of
 		all.at = x.at
-		all.handled += x.handled / float64(len(list))
-		all.failed += x.failed / float64(len(list))
-		all.settled += x.settled / float64(len(list))
+		all.handled += x.handled * part
+		all.failed += x.failed * part
+		all.settled += x.settled * part
 		most(&all.lag, x.lag)
 		most(&all.queued, x.queued)
 		most(&all.kept, x.kept)

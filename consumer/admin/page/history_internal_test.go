@@ -83,6 +83,22 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestHistoryOfTheLastMinutes: a column of the day that has whole minutes, and seconds of the one at hand, has the mean of its
+// time. Each second counted as much as a minute.
+func TestHistoryOfTheLastMinutes(t *testing.T) {
+	h, handled := newHistory(), int64(0)
+	for i := range int64(4*60 + 31) {
+		if i > 4*60 { // nothing before, and then 300 in a second
+			handled += 300
+		}
+		h.add(noon.Add(time.Duration(i)*time.Second), stats(handled, 0, 0, 1), math.NaN(), math.NaN())
+	}
+	cols := h.columns(spanOf("24h"), noon.Add(4*time.Minute+30*time.Second))
+	if want := 300.0 * 30 / 270; len(cols) != 1 || math.Abs(cols[0].handled-want) > 0.01 {
+		t.Errorf("%+v, want %.2f a second", cols, want)
+	}
+}
+
 // TestGlance: is it keeping up, in a sentence.
 func TestGlance(t *testing.T) {
 	series := func(of sample, from, step float64) (list []sample) {
