@@ -99,6 +99,9 @@ func (d *desk) order(w http.ResponseWriter, r *http.Request, c *watched, kind st
 	if err == nil {
 		_, err = o.meant(Letters{})
 	}
+	if err == nil && o.Key != "" && d.hidePayloads {
+		err = errHiddenKey
+	}
 	if err != nil {
 		d.listLetters(w, r, c, http.StatusBadRequest, err)
 		return
@@ -119,6 +122,9 @@ func (d *desk) order(w http.ResponseWriter, r *http.Request, c *watched, kind st
 	d.changes.tell(r, c, o.fields())
 	http.Redirect(w, r, lettersOf(c, box.Topic), http.StatusSeeOther)
 }
+
+// errHiddenKey: how many letters there are with a key tells whether there is one.
+var errHiddenKey = errors.New("keys are hidden here, so that letters cannot be chosen by theirs")
 
 // fields are an order for the log.
 func (o order) fields() map[string]any {

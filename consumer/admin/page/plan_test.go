@@ -47,3 +47,21 @@ func TestPlanWithRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestHiddenKeyIsNotGuessed: where payloads and keys are hidden from all, a plan of the letters with a key does not tell whether
+// there is one with it.
+func TestHiddenKeyIsNotGuessed(t *testing.T) {
+	w := begin(t, setup{token: token, page: page.Config{HidePayloads: true}})
+	if err := w.Produce(broker.Outgoing{Topic: "orders", Key: []byte("customer-7"), Value: []byte("bad")}); err != nil {
+		t.Fatal(err)
+	}
+	w.deadLetters(t, 1)
+	b := w.login(t)
+	for _, verb := range []string{"replay", "purge"} {
+		right := b.post("/ui/c/orders/"+verb, url.Values{"scope": {"all"}, "key": {"customer-7"}})
+		wrong := b.post("/ui/c/orders/"+verb, url.Values{"scope": {"all"}, "key": {"customer-8"}})
+		if right.status != http.StatusBadRequest || wrong.status != right.status {
+			t.Errorf("%s: %d for the key of the letter, and %d for another:\n%s", verb, right.status, wrong.status, right.body)
+		}
+	}
+}
