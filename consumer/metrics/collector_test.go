@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -308,6 +309,32 @@ func TestSeveralConsumersInOneRegistry(t *testing.T) {
 	}
 	if n, err := testutil.GatherAndCount(r, "longshore_in_flight_messages"); err != nil || n != 2 {
 		t.Errorf("%d series: %v", n, err)
+	}
+}
+
+// TestSumOfManyWorkers: the time of handlers is a counter, which never goes back: what 20,000 busy workers spend in six days is
+// more than a Duration can say.
+func TestSumOfManyWorkers(t *testing.T) {
+	m := metrics.New("orders")
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(m)
+	for day := 1; day <= 12; day++ {
+		for range 20 {
+			m.Observe(consumer.Handled{N: 1000, Took: 1000 * 24 * time.Hour})
+		}
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() != "longshore_handler_duration_seconds" {
+				continue
+			}
+			got, want := f.GetMetric()[0].GetHistogram().GetSampleSum(), float64(day)*20_000*86_400
+			if math.Abs(got-want) > 1 {
+				t.Errorf("after %d days: %v s, want %v", day, got, want)
+			}
+		}
 	}
 }
 

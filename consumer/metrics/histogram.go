@@ -39,7 +39,7 @@ var fine = func() (all [len(bounds) * parts]time.Duration) {
 // by one.
 type histogram struct {
 	counts [len(fine) + 1]atomic.Int64 // the last one is above all bounds
-	sum    atomic.Int64                // nanoseconds
+	sum    atomic.Uint64               // the bits of a float64: nanoseconds, of many workers more than a Duration has
 }
 
 // observe counts n calls that took d together.
@@ -51,7 +51,9 @@ func (h *histogram) observe(n int, d time.Duration) {
 	for i < len(bounds) && each > bounds[i] {
 		i++
 	}
-	h.sum.Add(int64(d))
+	for old := h.sum.Load(); !h.sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+float64(d))); {
+		old = h.sum.Load()
+	}
 	for i *= parts; i < len(fine) && each > fine[i]; {
 		i++
 	}
@@ -59,7 +61,7 @@ func (h *histogram) observe(n int, d time.Duration) {
 }
 
 func (h *histogram) metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
-	sum := time.Duration(h.sum.Load())
+	seconds := math.Float64frombits(h.sum.Load()) / 1e9
 	var count uint64
 	upTo := make(map[float64]uint64, len(bounds))
 	for i := range h.counts {
@@ -68,5 +70,5 @@ func (h *histogram) metric(desc *prometheus.Desc, labels ...string) prometheus.M
 			upTo[bounds[i/parts].Seconds()] = count
 		}
 	}
-	return prometheus.MustNewConstHistogram(desc, count, sum.Seconds(), upTo, labels...)
+	return prometheus.MustNewConstHistogram(desc, count, seconds, upTo, labels...)
 }
