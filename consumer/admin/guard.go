@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"path"
@@ -38,7 +39,7 @@ func (s *Server) survive(w http.ResponseWriter) {
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
-	s.cfg.Logger.Error().Str("event", "admin_panic").Interface("panic", p).Bytes("stack", debug.Stack()).Send()
+	s.cfg.Logger.Error().Str("event", "admin_panic").Str("panic", fmt.Sprint(p)).Bytes("stack", debug.Stack()).Send()
 	http.Error(w, "internal error", http.StatusInternalServerError)
 }
 
