@@ -296,27 +296,36 @@ func (c Connection) validateURL(f *broker.Findings, at broker.Field, raw string)
 		f.Add(at, "has something behind its host: want nats://host:port, and in a password %%2F for /, %%3F for ?, %%23 for #")
 		return
 	}
-	secure := c.TLS.wanted()
+	shown, secure := withoutSecrets(u), c.TLS.wanted()
 	switch u.Scheme {
 	case "tls", "wss":
 		secure = true
 	case "nats", "ws":
 	default:
-		f.Add(at, "is %s: the scheme must be nats, tls, ws or wss", u.Redacted())
+		f.Add(at, "is %s: the scheme must be nats, tls, ws or wss", shown)
 	}
 	if u.Hostname() == "" {
-		f.Add(at, "is %s: it names no host", u.Redacted())
+		f.Add(at, "is %s: it names no host", shown)
 		return
 	}
 	if p := u.Port(); p != "" {
 		n, err := strconv.ParseUint(p, 10, 16)
-		f.Check(err == nil && n > 0, at, "is %s: want a port from 1 to 65535", u.Redacted())
+		f.Check(err == nil && n > 0, at, "is %s: want a port from 1 to 65535", shown)
 	}
 	open := !c.Password.IsZero() || !c.Token.IsZero() || u.User != nil
 	if open && !secure && !c.PlaintextAuth && plaintext.Exposed(u.Hostname()) {
 		f.Add(at,
-			"is %s: a password or token would go there without TLS; use tls:// or set %v", u.Redacted(), broker.Field("PlaintextAuth"))
+			"is %s: a password or token would go there without TLS; use tls:// or set %v", shown, broker.Field("PlaintextAuth"))
 	}
+}
+
+// withoutSecrets is a URL as it may be shown: a name without a password is a token.
+func withoutSecrets(u *url.URL) string {
+	bare := *u
+	if _, named := u.User.Password(); u.User != nil && !named {
+		bare.User = url.User("xxxxx")
+	}
+	return bare.Redacted()
 }
 
 // Validate reports all that is wrong at once, as *broker.Findings. NewSource does so, too. It connects to nothing.

@@ -72,6 +72,18 @@ func TestConfigIsWhatAServerTakes(t *testing.T) {
 	}
 }
 
+// TestNoFindingShowsAToken: in a URL a token stands where a user's name does, and there is no password. What is wrong with the
+// URL showed it, to whoever reads the output of a check.
+func TestNoFindingShowsAToken(t *testing.T) {
+	for _, url := range []string{"nats://hunter2@nats.example.com", "hunter2@nats.example.com:4222",
+		"nats://hunter2@127.0.0.1:99999", "http://hunter2@127.0.0.1", "nats://hunter2@"} {
+		c := natsbroker.Config{Connection: natsbroker.Connection{URLs: []string{url}}, Stream: "S", Consumer: "c"}
+		if err := c.Validate(); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
 func TestNoPasswordWithoutTLS(t *testing.T) {
 	for i, c := range []struct {
 		conn natsbroker.Connection
