@@ -104,7 +104,8 @@ func (x *exporting) checkVariables(env lookup) error {
 		if !signal.sent {
 			continue
 		}
-		for _, err := range []error{checkProtocol(env, signal.name), checkVariable(env, signal.name)} {
+		for _, err := range []error{checkProtocol(env, signal.name), checkVariable(env, signal.name),
+			checkHeaders(env, "OTEL_EXPORTER_OTLP_HEADERS"), checkHeaders(env, "OTEL_EXPORTER_OTLP_"+signal.name+"_HEADERS")} {
 			same := func(e error) bool { return e.Error() == err.Error() } // a variable that is of both
 			if err != nil && !slices.ContainsFunc(errs, same) {
 				errs = append(errs, err)
@@ -127,6 +128,22 @@ func checkVariable(env lookup, signal string) error {
 	name := env.variable(signal, "ENDPOINT")
 	if u, err := url.Parse(env.value(name)); !isCollector(u, err) {
 		return fmt.Errorf("%s is not a URL of OTLP over HTTP, as http://127.0.0.1:4318", name)
+	}
+	return nil
+}
+
+// checkHeaders: the exporter leaves out what it cannot read, and prints it, a secret or not.
+func checkHeaders(env lookup, name string) error {
+	for _, one := range strings.Split(env.value(name), ",") {
+		if strings.TrimSpace(one) == "" {
+			continue
+		}
+		key, text, ok := strings.Cut(one, "=")
+		value, err := url.PathUnescape(text)
+		if !ok || err != nil || !isToken(strings.TrimSpace(key)) || strings.ContainsAny(strings.TrimSpace(value), "\r\n\x00") {
+			return fmt.Errorf("%s has a header that cannot be sent: want name=value, with commas between them, and in a value %%25 "+
+				"for %%", name)
+		}
 	}
 	return nil
 }
