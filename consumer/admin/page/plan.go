@@ -143,8 +143,17 @@ func lettersOf(c *watched, topic string) string {
 // plan finds out what an order would do, and shows it.
 func (d *desk) plan(w http.ResponseWriter, r *http.Request, c *watched, o order, box Letters) {
 	v := planView{shell: d.shell(r, o.kind+", "+c.name), Name: c.name, Topic: box.Topic, Kind: o.kind, Fields: o.form()}
-	if err := d.fill(r.Context(), &v, o, box); err != nil {
-		d.listLetters(w, r, c, codeOf(err), err)
+	ctx, cancel := context.WithTimeout(r.Context(), scanTimeout) // with the list below: the server cuts what takes longer
+	defer cancel()
+	if err := d.fill(ctx, &v, o, box); err != nil {
+		switch {
+		case errors.Is(err, errBusy):
+			d.fail(w, r, codeOf(err), err)
+		case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, errTooMany):
+			d.fail(w, r, codeOf(errTooMany), errTooMany)
+		default:
+			d.listLetters(w, r.WithContext(ctx), c, codeOf(err), err)
+		}
 		return
 	}
 	v.Fields = append(v.Fields, field{"number", strconv.FormatInt(v.Number, 10)}, field{"sure", "yes"})

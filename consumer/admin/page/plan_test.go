@@ -1,14 +1,17 @@
 package page_test
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer/admin/page"
+	"github.com/longshoremq/longshore/deadletters"
 )
 
 // TestPlanWithRefused: of two letters one may not be replayed, and a third one comes while somebody looks at the plan. What is
@@ -63,5 +66,29 @@ func TestHiddenKeyIsNotGuessed(t *testing.T) {
 		if right.status != http.StatusBadRequest || wrong.status != right.status {
 			t.Errorf("%s: %d for the key of the letter, and %d for another:\n%s", verb, right.status, wrong.status, right.body)
 		}
+	}
+}
+
+// endless has more letters than can be read in time.
+type endless struct{ deadletters.Store }
+
+func (e endless) Scan(ctx context.Context, _ broker.Scan, _ func(*broker.Message) error) (broker.Scanned, error) {
+	<-ctx.Done()
+	return broker.Scanned{}, ctx.Err()
+}
+
+// TestPlanThatTakesTooLong: it is answered before the server cuts the answer (its WriteTimeout, 30 s), and says what to do. The
+// list of letters, which takes as long once more, was read for the answer.
+func TestPlanThatTakesTooLong(t *testing.T) {
+	for _, verb := range []string{"replay", "purge"} {
+		synctest.Test(t, func(t *testing.T) {
+			h := letterPage(t, func(l *page.Letters) { l.Store = endless{l.Store} })
+			cookie, begin := loginAt(t, h), time.Now()
+			a := postTo(h, "/ui/c/orders/"+verb, url.Values{"scope": {"all"}, "to": {"orders"}}, cookie)
+			if took := time.Since(begin); took >= 30*time.Second || a.Code != http.StatusBadGateway ||
+				!strings.Contains(a.Body.String(), "longshore dlq takes its time") {
+				t.Errorf("%s: %d after %v\n%s", verb, a.Code, took, a.Body)
+			}
+		})
 	}
 }
