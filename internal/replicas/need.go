@@ -64,6 +64,9 @@ func (f Figures) idle() bool { return f.Backlog == 0 && f.Later == 0 && f.In <= 
 func Need(f Figures, s Settings) Answer {
 	there := max(1, f.Members)
 	switch {
+	case f.Missing && there > 1: // of one source, or somebody has deleted it: the others may have work for all of them
+		return Answer{float64(there), true, Missing, fmt.Sprintf("a durable is not there: a process makes it, and the number stays at "+
+			"%d", there)}
 	case f.Missing:
 		return Answer{1, true, Missing, "the durable is not there: the first process makes it"}
 	case f.idle() && f.Held > 0 && f.Members == 0:
