@@ -76,8 +76,8 @@ type details struct {
 }
 
 func (d *details) detailView(r *http.Request, w *watched) detailView {
-	v := detailView{shell: d.shell(r, w.name), Name: w.name, Span: spanOf(r.FormValue("span")), Spans: spans,
-		Said: said[r.FormValue("said")]}
+	q := r.URL.Query() // not FormValue, which reads a body that somebody sends with a GET
+	v := detailView{shell: d.shell(r, w.name), Name: w.name, Span: spanOf(q.Get("span")), Spans: spans, Said: said[q.Get("said")]}
 	t := w.target()
 	v.Stats = t.Stats()
 	v.Lag, v.LagAge, v.State = unknown(v.Stats.Lag.Waiting), oldLag(v.Stats.Lag, v.Now), stateText(v.Stats)

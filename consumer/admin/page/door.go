@@ -52,9 +52,6 @@ func (d *door) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/ui/", http.StatusSeeOther)
 }
 
-// maxForm bounds a form, by bytes: an edited letter is the largest.
-const maxForm = 2 << 20
-
 // member lets only those in who have logged in; all others are sent to the login. Its form is read here, for nobody else's is.
 func (d *door) member(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +60,6 @@ func (d *door) member(next http.HandlerFunc) http.HandlerFunc {
 			http.Redirect(w, r, "/ui/login", http.StatusSeeOther)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		if err := r.ParseForm(); err != nil {
 			d.fail(w, r, http.StatusBadRequest, err)
 			return
