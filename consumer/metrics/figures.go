@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/consumer"
@@ -188,7 +190,11 @@ func (d *descs) collectLag(ch chan<- prometheus.Metric, rows []broker.PartitionL
 		if row.Topic != "" {
 			partition = strconv.Itoa(int(row.Partition))
 		}
-		ch <- prometheus.MustNewConstMetric(d.lag, prometheus.GaugeValue, float64(row.Waiting), row.Topic, partition)
-		ch <- prometheus.MustNewConstMetric(d.unsettled, prometheus.GaugeValue, float64(row.Unsettled), row.Topic, partition)
+		topic := row.Topic
+		if !utf8.ValidString(topic) { // a label must be
+			topic = strings.Trim(strconv.Quote(topic), `"`)
+		}
+		ch <- prometheus.MustNewConstMetric(d.lag, prometheus.GaugeValue, float64(row.Waiting), topic, partition)
+		ch <- prometheus.MustNewConstMetric(d.unsettled, prometheus.GaugeValue, float64(row.Unsettled), topic, partition)
 	}
 }

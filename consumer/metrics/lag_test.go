@@ -141,3 +141,27 @@ func lagOfTwo(t *testing.T, b *membroker.Broker, partitioned bool) {
 		}
 	}
 }
+
+// oddTopic has a lag of a topic whose name is no text, as one that an adapter for another broker, or a broker that says anything,
+// may have.
+type oddTopic struct{ fixedStats }
+
+func (oddTopic) LagByPartition() []broker.PartitionLag {
+	return []broker.PartitionLag{{Topic: "orders\xff", Lag: broker.Lag{Waiting: 7}}}
+}
+
+// TestLagOfAnOddTopic: a scrape panicked, in a goroutine of the registry's, and ended the process.
+func TestLagOfAnOddTopic(t *testing.T) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("panicked: %v", p)
+		}
+	}()
+	m := metrics.New("orders")
+	m.Watch(oddTopic{})
+	all := make(chan prometheus.Metric, 1000)
+	m.Collect(all) // here, where a panic can be seen
+	if got := scrape(t, "longshore_lag_messages", []*metrics.Collector{m}); len(got) != 1 || got[0].value != 7 {
+		t.Errorf("%v", got)
+	}
+}
