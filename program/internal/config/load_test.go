@@ -189,6 +189,8 @@ func TestContradictionsOfAFile(t *testing.T) {
 		{least + "consumers: {}", "c.yaml:5: consumers: is here twice; the first is in line 1"},
 		{least + "---\nconsumers: {}", "c.yaml:5: there is a second document"},
 		{least + "log: {level: !secret x}", "c.yaml:5: log.level: has a tag of its own"},
+		{least + "log: !override {level: info}", "c.yaml:5: log: has a tag of its own"},
+		{strings.Replace(least, "[", "!reset [", 1), "c.yaml:4: consumers.orders.routes: has a tag of its own"},
 		{least + "kafka: {}", "c.yaml:5: kafka: unknown option; known: admin, consumers, embedded, kill_grace, log"},
 		{least + "  orders: {}", "c.yaml:5: consumers.orders: is here twice; the first is in line 2"},
 		{least + "  'a b': {source: {nats: {url: x, stream: s, durable: d}}, routes: [{handler: log}]}",

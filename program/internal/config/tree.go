@@ -67,8 +67,10 @@ func (t *tree) value(path string, n *yaml.Node, depth int) any {
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
+		t.untagged(path, n, "!!map")
 		return t.mapping(path, n, depth)
 	case yaml.SequenceNode:
+		t.untagged(path, n, "!!seq")
 		list := make([]any, len(n.Content))
 		for i, e := range n.Content {
 			at := path + "[" + strconv.Itoa(i) + "]"
@@ -133,6 +135,15 @@ func (t *tree) scalar(path string, n *yaml.Node) any {
 		}
 		return v
 	}
-	t.doc.add(path, "has a tag of its own; tags are not used here")
+	t.doc.add(path, ownTag)
 	return nil
+}
+
+const ownTag = "has a tag of its own; tags are not used here"
+
+// untagged finds a mapping or a list with a tag other than its own.
+func (t *tree) untagged(path string, n *yaml.Node, own string) {
+	if n.ShortTag() != own {
+		t.doc.add(path, ownTag)
+	}
 }
