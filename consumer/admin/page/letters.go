@@ -34,8 +34,7 @@ type lettersView struct {
 	States   []string
 	Letters  []letterRow
 	Total    int
-	After    string // where the next page begins; "": there is none
-	Query    string // of the choice, for the next page
+	Older    string // the address of the next page; "": there is none
 	Payloads bool   // keys may be shown
 	Replays  bool   // they can be replayed
 	Shared   bool   // others have letters there, which are not shown
@@ -104,7 +103,6 @@ func (d *desk) listLetters(w http.ResponseWriter, r *http.Request, c *watched, c
 	if err = errors.Join(wrong, err); err != nil {
 		v.Wrong = plainLines(err.Error(), errorBytes)
 	}
-	v.Query = v.Choice.query().Encode()
 	d.show(w, r, code, "letters", v)
 }
 
@@ -150,7 +148,9 @@ func (d *desk) readLetters(ctx context.Context, box Letters, v *lettersView, aft
 	}
 	for i, x := range list.letters {
 		if i == lettersAPage {
-			v.After = cursorOf(list.letters[i-1].Letter).String()
+			q := v.Choice.query()
+			q.Set("after", cursorOf(list.letters[i-1].Letter).String())
+			v.Older = "/ui/c/" + url.PathEscape(v.Name) + "/letters?" + q.Encode()
 			break
 		}
 		v.Letters = append(v.Letters, rowOf(x, v.Payloads))

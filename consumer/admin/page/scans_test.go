@@ -3,9 +3,13 @@ package page_test
 import (
 	"context"
 	"errors"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,4 +98,22 @@ func getAt(h http.Handler, path, cookie string) *httptest.ResponseRecorder {
 	a := httptest.NewRecorder()
 	h.ServeHTTP(a, r)
 	return a
+}
+
+// TestOlderOnesOfAChoice: the next page of a list is of the same choice: else the buttons below it, which replay or delete all of
+// them, mean others.
+func TestOlderOnesOfAChoice(t *testing.T) {
+	h := letterPage(t, func(*page.Letters) {}, slices.Repeat([]string{"x"}, 60)...)
+	cookie := loginAt(t, h)
+	first := getAt(h, "/ui/c/orders/letters?state=waiting&since=2h30m", cookie).Body.String()
+	older := regexp.MustCompile(`<a href="([^"]+)">Older ones</a>`).FindStringSubmatch(first)
+	if older == nil {
+		t.Fatalf("%s", first)
+	}
+	second := getAt(h, html.UnescapeString(older[1]), cookie).Body.String()
+	one, next := fields(first), fields(second)
+	if next.Get("box") != "orders-dead" || next.Get("state") != "waiting" || next.Get("since") == "" ||
+		!reflect.DeepEqual(next, one) || !strings.Contains(second, "here are 10, the newest first") {
+		t.Errorf("%s\nchosen %v, then %v", older[1], one, next)
+	}
 }
