@@ -3,6 +3,7 @@ package natsbroker_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -82,4 +83,44 @@ func TestBudgetOneLargeMessage(t *testing.T) {
 		ack(t, s, receive(t, s, 1)...)
 	}
 	a.settled()
+}
+
+// Messages of an earlier claim keep their budget until they are settled. Who waits for it may have messages here by then, and
+// nothing else need come that would wake it.
+func TestBudgetThatAnEarlierClaimFrees(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	a.publish(1, 8)
+	cfg := config(ts.url())
+	cfg.Recreate, cfg.AckWait = true, 10*time.Minute
+	s := open(t, cfg, func(o *broker.Options) { o.Budget.Messages = 10 })
+	old := receive(t, s, 8)
+	if err := a.js.DeleteConsumer(context.Background(), "S", "c"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another claim begins", func() bool { return len(s.events.of(broker.Assigned)) == 2 })
+	a.publish(9, 10)
+	eventually(t, "all has been delivered", func() bool { return a.info().NumAckPending == 10 })
+	s.SetBudget(broker.Budget{Messages: 5, Bytes: 1 << 20})
+	came := make(chan int, 1)
+	go func() {
+		n, _ := s.Receive(make([]broker.Message, 10))
+		came <- n
+	}()
+	pass(t, 200*time.Millisecond, "Receive waits for budget")
+	var tokens []uint64
+	for _, m := range old {
+		tokens = append(tokens, m.Token)
+	}
+	if err := s.Ack(old[0].Claim, tokens); !errors.Is(err, broker.ErrLost) {
+		t.Errorf("Ack under a claim that has ended: %v", err)
+	}
+	select {
+	case n := <-came:
+		if n == 0 {
+			t.Error("Receive ended")
+		}
+	case <-time.After(patience):
+		t.Error("what is here is not handed out, though there is budget")
+	}
 }

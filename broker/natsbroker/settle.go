@@ -105,7 +105,7 @@ func (s *stock) free(ses *session, i int32) {
 func (s *stock) settled(ses *session) {
 	s.outbox.add(&s.said, s.leases.ackWait, s.pulls.gate.Out())
 	s.said.reset()
-	if now := s.ses; now != nil && now.ready.n > 0 && (ses == now || s.ordered) {
+	if now := s.ses; now != nil && now.ready.n > 0 { // also by what is of an earlier claim: until now that had the budget
 		if s.flow.givesBack() && now.out == 0 {
 			s.giveBackBuffered()
 		} else {
