@@ -1,10 +1,18 @@
 package natsbroker_test
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/dialer"
 )
 
 // What lay in the socket of a frozen process, or was held up by the network, looks fresh when it is read. Another has had it by
@@ -147,4 +155,71 @@ func TestAcksAfterARestartAreUnconfirmed(t *testing.T) {
 	})
 	t.Logf("%d of %d acks said nil", kept, len(out))
 	a.settled()
+}
+
+// A heldConn lets the first write that has something in it wait, once that is wanted.
+type heldConn struct {
+	net.Conn
+	what        string
+	wanted      *atomic.Bool
+	once        *sync.Once
+	begun, goOn chan struct{}
+}
+
+func (c heldConn) Write(p []byte) (int, error) {
+	if c.wanted.Load() && bytes.Contains(p, []byte(c.what)) {
+		c.once.Do(func() {
+			close(c.begun)
+			<-c.goOn
+		})
+	}
+	return c.Conn.Write(p)
+}
+
+// A message that is given back while leases are extended is not extended after that: the server would forget its delay, and
+// give it to whoever asks when an ack wait is over.
+func TestWhatWasGivenBackIsNotExtended(t *testing.T) {
+	t.Parallel()
+	const n = 2000 // several buffers of the client
+	ts, a := serveStream(t)
+	a.publish(1, n)
+	cfg := config(ts.url())
+	cfg.AckWait = 3 * time.Second
+	held := heldConn{what: "+WPI", wanted: new(atomic.Bool), once: new(sync.Once), begun: make(chan struct{}),
+		goOn: make(chan struct{})}
+	dialer.Use(&cfg.Connection, func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		one := held
+		one.Conn = conn
+		return one, err
+	})
+	settles := must(a.nc.SubscribeSync("$JS.ACK.S.c.>"))
+	if err := settles.SetPendingLimits(-1, -1); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, cfg, func(o *broker.Options) { o.Budget.Messages = n })
+	out := receive(t, s, n)
+	held.wanted.Store(true)
+	<-held.begun
+	last := out[n-1]
+	if err := s.Nack(last.Claim, []broker.Back{{Token: last.Token, Delay: time.Hour}}); err != nil {
+		t.Errorf("Nack: %v", err)
+	}
+	pass(t, 100*time.Millisecond, "what gives it back waits for the connection, too")
+	close(held.goOn)
+	for nakked, others := false, 0; others < 2*n; {
+		m, err := settles.NextMsg(patience)
+		if err != nil {
+			t.Fatalf("given back %v, extended after that %d: %v", nakked, others, err)
+		}
+		ours := strings.HasPrefix(m.Subject, fmt.Sprintf("$JS.ACK.S.c.1.%d.", last.Offset))
+		switch what := string(m.Data); {
+		case ours && strings.HasPrefix(what, "-NAK"):
+			nakked = true
+		case ours && nakked:
+			t.Fatalf("%s came after it was given back", what)
+		case nakked:
+			others++
+		}
+	}
 }

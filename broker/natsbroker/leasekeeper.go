@@ -33,12 +33,14 @@ func (k *leaseKeeper) extend(ctx context.Context) {
 		if !k.link.connected() {
 			continue // nothing may wait in a buffer until it is too late
 		}
+		k.outbox.extending(true)
 		nc := k.link.conn()
 		for _, reply := range k.side.extend(k.maxHold, epochOf(nc)) {
 			if nc.Publish(reply, bodyProgress) != nil {
 				break // the connection went; what was not extended shows by the next contact
 			}
 		}
+		k.outbox.extending(false)
 		k.ask.Ring()
 	}
 }

@@ -44,6 +44,7 @@ type outbox struct {
 	gather  *time.Timer // rings for the writer when acks have waited for others; nil: none ever did
 	waits   bool        // gather runs
 	writing bool
+	extends bool  // a round of extensions is being written
 	nakked  int64 // when naks were last written, by the source's clock
 	window  ackWindow
 	server  serverID
@@ -293,12 +294,28 @@ func (o *outbox) take(over connEpoch, listening bool) outgoing {
 	defer o.mu.Unlock()
 	out := outgoing{settles: o.settles}
 	o.settles = settles{acks: o.window.spare.take()}
+	if o.extends {
+		o.settles.naks, out.naks = out.naks, nil
+	}
 	out.acks, out.first, out.last = o.window.enter(out.acks, over, listening, o.clock())
 	o.writing = !out.empty()
 	if !o.writing {
 		o.window.spare.give(out.acks)
 	}
 	return out
+}
+
+// extending says that a round of extensions begins to be written, or has been. What is given back meanwhile is said behind it,
+// for it may be part of it: the server would extend what it was told to keep for a delay, and give it to whoever asks when an
+// ack wait is over.
+func (o *outbox) extending(on bool) {
+	o.mu.Lock()
+	o.extends = on
+	held := len(o.settles.naks) > 0
+	o.mu.Unlock()
+	if !on && held {
+		o.rouse()
+	}
 }
 
 // written ends a write: of the naks, the last ones could not be sent, and expired ones were not.
