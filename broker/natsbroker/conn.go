@@ -458,7 +458,7 @@ func (l *link) socket(network, address string) (net.Conn, error) {
 // mayDial says why a password or token must not go to an address. Where it may not go anywhere without TLS, each configured
 // server is loopback (validateURL), and so what is not was told by one of them.
 func (c Connection) mayDial(address string) error {
-	if c.PlaintextAuth || c.Password.IsZero() && c.Token.IsZero() || c.secured() {
+	if c.PlaintextAuth || c.Password.IsZero() && c.Token.IsZero() && !c.loginInURL() || c.secured() {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(address)
@@ -467,6 +467,25 @@ func (c Connection) mayDial(address string) error {
 	}
 	return fmt.Errorf("a server names %s as another: a password or token would go there without TLS; "+
 		"use tls:// or set PlaintextAuth", address)
+}
+
+// loginInURL says whether a login stands in a URL: nats.go takes it along to servers that the one there tells of. A URL without
+// one may lead away from this machine, and is dialed.
+func (c Connection) loginInURL() (found bool) {
+	for _, raw := range c.URLs {
+		if !strings.Contains(raw, "://") {
+			raw = "nats://" + raw
+		}
+		u, err := url.Parse(raw)
+		switch {
+		case err != nil:
+		case u.User != nil:
+			found = true
+		case plaintext.Exposed(u.Hostname()):
+			return false
+		}
+	}
+	return found
 }
 
 // secured says whether each connection is by TLS: one such URL is enough for nats.go to demand it of all servers.

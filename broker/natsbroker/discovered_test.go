@@ -113,13 +113,19 @@ func TestDiscoveredServers(t *testing.T) {
 	allowed.PlaintextAuth = true
 	for name, c := range map[string]struct {
 		connection natsbroker.Connection
+		inURL      string
 		goes       bool
-	}{"password": {login, false}, "token": {token, false}, "allowed": {allowed, true}} {
+	}{
+		"password": {login, "", false}, "token": {token, "", false}, "allowed": {allowed, "", true},
+		"password in the URL": {natsbroker.Connection{}, "u:" + canary + "@", false},
+		"token in the URL":    {natsbroker.Connection{}, canary + "@", false},
+		"in the URL, allowed": {natsbroker.Connection{PlaintextAuth: true}, "u:" + canary + "@", true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			other := talk(t, outside(t), "")
 			first := talk(t, "127.0.0.1", other.at)
 			cfg := natsbroker.CoreConfig{Connection: c.connection, Subjects: []string{"s.*"}, Queue: "q"}
-			cfg.URLs, cfg.ReconnectWait = []string{"nats://" + first.at}, 20*time.Millisecond
+			cfg.URLs, cfg.ReconnectWait = []string{"nats://" + c.inURL + first.at}, 20*time.Millisecond
 			s := openCoreOf(t, cfg, broker.Budget{Messages: 10, Bytes: 1 << 20})
 			first.down()
 			if c.goes {
