@@ -451,22 +451,36 @@ func TestConsumerAheadOfItsStream(t *testing.T) {
 	d.stop(t)
 }
 
-// Who resets the consumer wants messages to be handled again. They are not taken for finished, and an order goes on.
+// Who resets the consumer wants messages to be handled again. They are not taken for finished, and an order goes on; also where
+// the source was paused for it, and no pull met the reset.
 func TestConsumerReset(t *testing.T) {
 	t.Parallel()
-	for name, ordered := range map[string]bool{"no order": false, "order": true} {
+	for name, c := range map[string]struct{ ordered, paused bool }{
+		"no order": {}, "order": {ordered: true}, "paused": {paused: true}, "order, paused": {true, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ts, a := serveStream(t)
 			cfg := config(ts.url())
 			cfg.AckWait = time.Hour
-			s := open(t, cfg, func(o *broker.Options) { o.Ordered = ordered })
+			s := open(t, cfg, func(o *broker.Options) { o.Ordered = c.ordered })
 			a.publish(1, 20)
 			ack(t, s, receive(t, s, 20)...)
 			a.settled()
 			pass(t, 2*time.Second, "the acks have their receipts")
+			if c.paused {
+				if err := s.Pause(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "it asks for nothing", func() bool { return a.info().NumWaiting == 0 })
+			}
 			if _, err := a.js.ResetConsumerToSequence(t.Context(), "S", "c", 6); err != nil {
 				t.Fatal(err)
+			}
+			if c.paused {
+				if err := s.Resume(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			ms := receive(t, s, 15)
 			if first := ms[0].Offset; first != 6 {

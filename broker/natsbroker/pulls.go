@@ -25,6 +25,7 @@ type pulls struct {
 	refused    seldom        // requests that were refused
 	nobody     nobody        // to take them
 	lingers    []*inbox      // left, and still listened to; see linger
+	count      uint64        // the newest delivery's consumer sequence, where a pause left the inbox; 0: nothing is known of it
 }
 
 // An inbox is the subscription to which pulls are answered. A new one is made when the old one's requests are void, so that what
@@ -38,6 +39,7 @@ type inbox struct {
 	owed    int    // of a retired one, how many messages it had been asked for and had not brought
 	stood   bool   // its newest request is of one that stands by: it has no pin's id
 	until   int64  // of one that lingers, when its requests are over
+	doubted bool   // perhaps the server has crashed since it was entered
 }
 
 // drain takes an inbox's requests away from the server. What was sent already is still received; what the server finds no one
@@ -66,6 +68,7 @@ func (bs inboxes) drain() {
 func (p *pulls) enter(b *inbox) (old *inbox) {
 	old = p.leave()
 	p.in, b.ses.back = b, false
+	b.last, p.count = p.count, 0
 	return old
 }
 
@@ -117,6 +120,21 @@ func (p *pulls) lingered(now int64) (over inboxes) {
 	return over
 }
 
+// doubt says that the server may have crashed, and have forgotten what it delivered last.
+func (p *pulls) doubt() {
+	p.count = 0
+	if p.in != nil {
+		p.in.doubted = true
+	}
+}
+
+// pause is before an inbox is left for one: the next inbox goes on counting, unless the server may have crashed.
+func (p *pulls) pause() {
+	if p.in != nil && !p.in.doubted {
+		p.count = p.in.last
+	}
+}
+
 // leaveAll is leave, of those that linger, too.
 func (p *pulls) leaveAll() (old inboxes) {
 	old, p.lingers = append(p.lingers, p.leave()), nil
@@ -126,6 +144,7 @@ func (p *pulls) leaveAll() (old inboxes) {
 // lost says that the connection is another, or gone.
 func (p *pulls) lost() {
 	p.revive = true
+	p.doubt()
 	p.barren.over()
 	p.nobody.over()
 }

@@ -182,3 +182,43 @@ func TestRest(t *testing.T) {
 		t.Errorf("after the next pull: rests for %v, wakes: %v; want 8ms, true", d, wake)
 	}
 }
+
+// Behind a pause deliveries are counted on, so that a consumer that was reset meanwhile is told from one that goes on; but not
+// where the server may have crashed, and have forgotten some.
+func TestCountBehindAPause(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, meanwhile func(*pulls)
+		want              uint64
+	}{
+		"nothing happened":      {nil, nil, 7},
+		"in doubt before":       {(*pulls).doubt, nil, 0},
+		"in doubt meanwhile":    {nil, (*pulls).doubt, 0},
+		"lost before":           {(*pulls).lost, nil, 0},
+		"lost meanwhile":        {nil, (*pulls).lost, 0},
+		"paused, and looked at": {nil, (*pulls).pause, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ses := &session{}
+			first, next := &inbox{ses: ses}, &inbox{ses: ses}
+			var p pulls
+			p.enter(first)
+			first.last = 7
+			if c.before != nil {
+				c.before(&p)
+			}
+			p.pause()
+			p.leave()
+			if c.meanwhile != nil {
+				c.meanwhile(&p)
+			}
+			p.enter(next)
+			if next.last != c.want {
+				t.Errorf("it counts from %d, want %d", next.last, c.want)
+			}
+			p.enter(&inbox{ses: ses})
+			if next = p.in; next.last != 0 {
+				t.Errorf("the inbox behind it counts from %d", next.last)
+			}
+		})
+	}
+}

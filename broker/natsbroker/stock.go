@@ -152,9 +152,9 @@ func (s *stock) arrived(b *inbox, m *nats.Msg, d delivery) {
 	}
 }
 
-// recount looks whether deliveries to an inbox count backwards. A server that crashed, or another leader, does not know the
-// requests that are answered there. So the consumer was reset, or made anew, or a request met a new leader that lacks the last
-// deliveries of the one before.
+// recount looks whether deliveries to an inbox count backwards, or to the next one behind a pause. A server that crashed, or
+// another leader, does not know the requests that are answered there. So the consumer was reset, or made anew, or a request met a
+// new leader that lacks the last deliveries of the one before.
 func (s *stock) recount(b *inbox, d delivery) {
 	if d.consumer <= b.last {
 		b.ses.back, b.ses.pin.last = true, 0
@@ -197,6 +197,7 @@ func (s *stock) leave() (old *inbox) {
 // doubt has nothing said, or pulled anew, until the consumer was found to be the same.
 func (s *stock) doubt() {
 	s.older = s.came
+	s.pulls.doubt()
 	s.outbox.doubtIt()
 }
 
