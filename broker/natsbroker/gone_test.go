@@ -576,3 +576,26 @@ func TestRecreateWaitsForRoom(t *testing.T) {
 	ack(t, s, receive(t, s, 3)...)
 	a.settled()
 }
+
+// Who waits for a stream to come again asks for that alone: its consumer is no more, and there is nothing to be said to it.
+func TestMissingConsumerIsNotAskedFor(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	cfg := config(ts.url())
+	cfg.Recreate = true
+	s := open(t, cfg)
+	a.publish(1, 1)
+	ack(t, s, receive(t, s, 1)...)
+	a.settled()
+	asks := must(a.nc.SubscribeSync("$JS.API.CONSUMER.INFO.S.c"))
+	if err := a.js.DeleteStream(context.Background(), "S"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the claim ends", func() bool { return len(s.events.of(broker.Ended)) == 1 })
+	a.asked("STREAM.INFO.S", 2) // what was asked before that is answered
+	before, _, _ := asks.Pending()
+	a.asked("STREAM.INFO.S", 10)
+	if n, _, _ := asks.Pending(); n > before {
+		t.Errorf("it asked %d times for a consumer that is no more", n-before)
+	}
+}

@@ -75,7 +75,7 @@ func (s watchSide) look() (w watched, ok bool) {
 func (s watchSide) toVouch() (w watched, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := &s.stock; k.flow.fatal != nil && k.ses != nil && k.ses.gone {
+	if ses := s.stock.ses; ses != nil && ses.gone {
 		return w, false
 	}
 	return s.stock.watched()
