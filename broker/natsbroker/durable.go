@@ -511,11 +511,13 @@ func mayPass(err error) bool {
 	if !errors.As(err, &api) || api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabledForAccount {
 		return false
 	}
-	return api.Code >= 500 || slices.Contains([]jetstream.ErrorCode{accountFull, noMoreConsumers, noMoreStreams}, api.ErrorCode)
+	return api.Code >= 500 ||
+		slices.Contains([]jetstream.ErrorCode{accountFull, noMoreConsumers, noMoreStreams, noPeers}, api.ErrorCode)
 }
 
-// The limits of an account, or a stream. They have the code of a bad request.
+// The limits of an account, or a stream, and too few servers for the replicas at the moment. They have the code of a bad request.
 const (
+	noPeers         jetstream.ErrorCode = 10005
 	noMoreConsumers jetstream.ErrorCode = 10026
 	noMoreStreams   jetstream.ErrorCode = 10027
 )

@@ -1,6 +1,7 @@
 package natsbroker_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -598,4 +599,39 @@ func TestMissingConsumerIsNotAskedFor(t *testing.T) {
 	if n, _, _ := asks.Pending(); n > before {
 		t.Errorf("it asked %d times for a consumer that is no more", n-before)
 	}
+}
+
+// A source that makes its stream anew waits for a cluster that has too few servers for it just then.
+func TestRecreateWaitsForServers(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	ts, a := serveStream(t)
+	p := startProxy(t, ts.opts.Port)
+	p.rewrite(func(b []byte) { // as that is said where one of three servers is away
+		for from, to := []byte(`"err_code":10065`), []byte(`"err_code":10005`); bytes.Contains(b, from); {
+			copy(b[bytes.Index(b, from):], to)
+		}
+	})
+	cfg := config(p.url())
+	cfg.Recreate = true
+	cfg.CreateStream = &jetstream.StreamConfig{Subjects: []string{"s.>"}}
+	s := open(t, cfg)
+	if err := a.js.DeleteStream(ctx, "S"); err != nil {
+		t.Fatal(err)
+	}
+	// The source looks twice before it believes that.
+	if _, err := a.js.CreateStream(ctx, jetstream.StreamConfig{Name: "T", Subjects: []string{"s.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	told(t, s.events, "subjects overlap")
+	if err := a.js.DeleteStream(ctx, "T"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the stream is there again", func() bool {
+		_, err := a.js.Stream(ctx, "S")
+		return err == nil
+	})
+	a.publish(1, 3)
+	ack(t, s, receive(t, s, 3)...)
+	a.settled()
 }
