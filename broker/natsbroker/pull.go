@@ -72,14 +72,14 @@ func (c *credit) next() (request, bool) {
 		return request{}, false
 	}
 	// Half at a time, so that the next request is with the server before this one is used up.
-	batch := min(free, (budget.Messages+1)/2)
+	batch := min(free, budget.Messages-budget.Messages/2)
 	if c.maxBatch > 0 {
 		batch = min(batch, c.maxBatch)
 	}
 	most := min(budget.Bytes, mostUnderWay)
 	room := min(budget.Bytes-bytes, mostUnderWay) - c.askedBytes
-	share := room // all of it, when less was refused
-	if c.floor == 0 {
+	share := room // all of it, when less was refused, or there are more places than bytes
+	if c.floor == 0 && free <= mostUnderWay {
 		share = room / int64(free) * int64(batch)
 	}
 	if c.maxBytes > 0 {

@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,22 @@ func TestVerdicts(t *testing.T) {
 	}
 	if st := readStatus(nats.Header{"Status": {"408"}, "Nats-Pending-Messages": {"-1"}, "Nats-Pending-Bytes": {"x"}}); st.counted {
 		t.Error("nonsense was taken for counts")
+	}
+}
+
+// A budget of so many messages that its bytes alone bound it is asked for many at once, too.
+func TestCreditOfAnyNumber(t *testing.T) {
+	for _, messages := range []int{1 << 20, 1 << 25, math.MaxInt} {
+		c := credit{gate: gateOf(messages, 64<<20)}
+		for n := range 2 {
+			r, ok := c.next()
+			if n == 0 && (!ok || r.batch < 2) || ok && (r.batch < 1 || r.bytes < 1 || r.bytes > mostUnderWay) {
+				t.Errorf("of %d messages it asks for %d, %d bytes", messages, r.batch, r.bytes)
+			}
+			if ok {
+				c.sent(r)
+			}
+		}
 	}
 }
 
