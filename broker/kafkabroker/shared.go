@@ -53,7 +53,12 @@ func (x *shared) ready(p *part, now time.Time) bool {
 		return true
 	}
 	p.stalled = true
-	if p.cur != nil && !p.busy {
+	switch {
+	case p.cur == nil || p.busy:
+	case x.gate.Scarce(): // others need the room, and nobody knows when the window opens
+		p.drop()
+		signal(x.bells.kick)
+	default:
 		p.cur.keep()
 	}
 	if !p.told && !p.tr.awaitsOutputs() {

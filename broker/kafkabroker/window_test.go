@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/longshoremq/longshore/broker"
 )
 
@@ -27,7 +29,7 @@ func TestWindow(t *testing.T) {
 	}
 	events := make(chan broker.Event, 1000)
 	first := make(chan broker.Message, 1)
-	got := holdFirst(t, s, events, first)
+	got := holdFirst(t, s, broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20}}, events, first)
 	held := <-first
 	for e := range events {
 		if e.Kind == broker.Stalled {
@@ -53,12 +55,14 @@ func TestWindow(t *testing.T) {
 
 // holdFirst opens a source of two partitions and acks all but the first message of partition 0, which it sends. It counts what
 // came of each partition.
-func holdFirst(t *testing.T, s *Source, events chan<- broker.Event, first chan<- broker.Message) (got *[2]atomic.Int32) {
+func holdFirst(
+	t *testing.T, s *Source, o broker.Options, events chan<- broker.Event, first chan<- broker.Message,
+) (got *[2]atomic.Int32) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20},
-		Observe: func(e broker.Event) { events <- e }}); err != nil {
+	o.Observe = func(e broker.Event) { events <- e }
+	if _, err := s.Open(ctx, o); err != nil {
 		t.Fatal(err)
 	}
 	got = new([2]atomic.Int32)
@@ -89,4 +93,44 @@ func holdFirst(t *testing.T, s *Source, events chan<- broker.Event, first chan<-
 		end.Wait()
 	})
 	return got
+}
+
+// TestWindowAndBudget: what is prefetched of a partition whose window is full takes all of the budget's bytes. Nothing of it goes
+// out before the message that stays out is settled, and other partitions do not wait for that.
+func TestWindowAndBudget(t *testing.T) {
+	t.Parallel()
+	const window, n = 10, 40
+	ts := newTestSystem(t, 2, 1)
+	cfg := ts.config(ts.net.link())
+	cfg.Window = window
+	s, err := NewSource(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := make([]*kgo.Record, n) // one batch, which is larger than the budget
+	for i := range records {
+		records[i] = &kgo.Record{Topic: ts.topics[0], Value: make([]byte, 50_000)}
+	}
+	if err := ts.admin.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	events := make(chan broker.Event, 1000)
+	first := make(chan broker.Message, 1)
+	got := holdFirst(t, s, broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20}}, events, first)
+	held := <-first
+	for e := range events {
+		if e.Kind == broker.Stalled {
+			break
+		}
+	}
+	ts.produce(t, 1, broker.Outgoing{Topic: ts.topics[0], Value: []byte("b")})
+	eventually(t, "the other partition goes on", func() bool { return got[1].Load() == 1 })
+	if out := got[0].Load(); out != window {
+		t.Errorf("%d messages came of the one whose window is full, want %d", out, window)
+	}
+	if err := s.Ack(held.Claim, []uint64{held.Token}); err != nil {
+		t.Errorf("Ack: %v", err)
+	}
+	eventually(t, "it goes on", func() bool { return got[0].Load() == n })
+	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
 }
