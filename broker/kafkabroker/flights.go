@@ -56,9 +56,9 @@ const (
 )
 
 // wants decides that; it changes nothing.
-func (p *part) wants(now time.Time, paused bool) want {
+func (p *part) wants(now time.Time, barred bool) want {
 	switch {
-	case p.node() < 0, p.stage != open, paused, now.Before(p.heldUntil), now.Before(p.retryAt):
+	case p.node() < 0, p.stage != open, barred, now.Before(p.heldUntil), now.Before(p.retryAt):
 		return notNow
 	case p.flying, p.cur != nil, p.busy, p.full():
 		return later
@@ -97,7 +97,7 @@ func (x *flights) plan(now time.Time) (fs []*flight) {
 // suspected is the partition whose suspect is to be fetched, if there is one.
 func (x *flights) suspected(now time.Time) *part {
 	p := x.solo.marked
-	if p == nil || p.mark != setting && p.mark != set || p.wants(now, x.pauses.Has(p.topic)) != atOnce {
+	if p == nil || p.mark != setting && p.mark != set || p.wants(now, x.bars(p)) != atOnce {
 		return nil
 	}
 	return p
@@ -146,7 +146,7 @@ func (x *flights) gather(node int32, idle []*part, now time.Time, only *part) *f
 			all = false
 			continue
 		}
-		switch p.wants(now, x.pauses.Has(p.topic)) {
+		switch p.wants(now, x.bars(p)) {
 		case atOnce:
 			parts, calm = append(parts, p), calm && p.calm
 		case later:
@@ -213,7 +213,7 @@ func (x *flights) joins(node int32) bool {
 // stocked says whether some of a broker's partitions will have to be fetched when what is here of them is handed out.
 func (x *flights) stocked(node int32, now time.Time) bool {
 	return slices.ContainsFunc(x.r.stock, func(p *part) bool {
-		return p.node() == node && p.wants(now, x.pauses.Has(p.topic)) == later
+		return p.node() == node && p.wants(now, x.bars(p)) == later
 	})
 }
 

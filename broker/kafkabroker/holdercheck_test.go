@@ -90,7 +90,7 @@ func (x *holder) awake() {
 	for _, p := range h.roster.turns {
 		node := p.node()
 		mayFly := len(h.flights.to[node]) < flightsPerBroker && !(p.calm && h.flights.joins(node))
-		if !due && mayFly && p.wants(x.now, h.pauses.Has(p.topic)) == atOnce {
+		if !due && mayFly && p.wants(x.now, h.bars(p)) == atOnce {
 			x.t.Fatalf("%v is to be fetched, and nobody looks", p.partitionID)
 		}
 		unheld := due && !p.heldUntil.IsZero() // the loop is about to wake Receive

@@ -85,7 +85,7 @@ func (x *settles) settleStale(p *part, o int64) {
 	}
 	if last {
 		x.stale.Forget(p.logKey()) // a claim of it that is open adds nothing before it ends itself
-		signal(x.bells.wake)       // for what stands behind them
+		x.bells.look()             // for what stands behind them
 	}
 	if now := x.r.parts[p.partitionID]; now != nil && now.id == p.id && now.tr.settleStale(o) {
 		now.rewind(o)

@@ -68,6 +68,9 @@ func (x *shared) ready(p *part, now time.Time) bool {
 	return false
 }
 
+// bars says whether nothing of a partition is to be fetched, for nobody knows how long. It would take budget all that time.
+func (x *shared) bars(p *part) bool { return x.pauses.Has(p.topic) || x.behindStale(p) }
+
 // behindStale says whether an order wants that nothing is handed out before what is out under earlier claims was settled: it
 // comes again, perhaps, and what comes after it would be ahead of it.
 func (x *shared) behindStale(p *part) bool { return x.ordered && x.stale.Any(p.logKey()) }

@@ -153,6 +153,11 @@ func (ts *testSystem) steal(t testing.TB, c *broker.Claim) {
 		return
 	}
 	ts.set(func() { ts.avoid[claimed(c)] = owner })
+	ts.putOut(t, owner)
+}
+
+// putOut takes a member out of a classic group, as an administrator can. It joins again.
+func (ts *testSystem) putOut(t testing.TB, owner *Source) {
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group = ts.group
 	req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: owner.m.self().member}}
