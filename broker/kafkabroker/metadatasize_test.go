@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -145,4 +146,20 @@ func TestMetadataTooLargeMadeAgain(t *testing.T) {
 func (ts *testSystem) awaitCommit(t *testing.T, is func(p position) bool) {
 	t.Helper()
 	eventually(t, "it is committed", func() bool { return is(committedOf(t, ts.admin, ts.group, ts.topics[0], 1)[0]) })
+}
+
+// TestMetadataNone: a broker takes no metadata at all, and the group is a new one. Its partitions begin all the same.
+func TestMetadataNone(t *testing.T) {
+	t.Parallel()
+	for _, most := range []int{0, 25} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			t.Parallel()
+			ts := newTestSystem(t, 1, 1)
+			ts.limitMetadata(most)
+			want := ts.put(t, ts.topics[0], 0, 10)
+			r := startRunner(t, ts.config(ts.net.link()))
+			eventually(t, "all messages came", func() bool { return r.has(want) })
+			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+		})
+	}
 }

@@ -15,6 +15,7 @@ type start struct {
 	// before is the reset of an earlier one of the partition that did not come to its end here.
 	before error
 	away   openEnded // for how long nobody serves it
+	room   int       // how long the metadata of its first commit may be; 0: the broker takes none
 
 	// What came of it.
 	place
@@ -29,7 +30,7 @@ type start struct {
 }
 
 func newStart(id partitionID, reset error) *start {
-	return &start{partitionID: id, reset: reset, epoch: -1}
+	return &start{partitionID: id, reset: reset, epoch: -1, room: metadataLimit}
 }
 
 // read reads what is committed.
@@ -104,6 +105,23 @@ func (b *start) await() {
 }
 
 var errRecreated = errors.New("the topic was deleted and made again")
+
+// metadata is that of its first commit.
+func (b *start) metadata() string {
+	if b.room == 0 {
+		return ""
+	}
+	return b.progress.encode(b.room)
+}
+
+// shorten makes it shorter, for the broker takes none as long as that. The claim's commits find out how much it does take.
+func (b *start) shorten() {
+	if b.room > leastMetadata {
+		b.room = leastMetadata
+	} else {
+		b.room = 0
+	}
+}
 
 // stillWanted are those that shall still begin.
 func stillWanted(bs []*start) (still []*start) {

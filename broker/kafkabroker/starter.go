@@ -63,6 +63,7 @@ func (x *starter) answers(bs []*start, err error, open *openEnded) bool {
 	case replaced(code), code == kafka.RebalanceInProgress, errors.Is(err, errOtherTopic):
 		// The next heartbeat tells us where the group is.
 	case errors.Is(err, errDisputed): // the next look tells
+	case code == kafka.OffsetMetadataTooLarge: // the next commit has less
 	case code == codeUnstable: // a transaction is open that may change what is committed
 		if took, long := open.seen(time.Now()); long {
 			x.note.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w, open for %v: %w", errOpenEnded, took, err)})
@@ -396,7 +397,7 @@ func (x *starter) commit(bs []*start) (left []*start, err error) {
 			left, err = append(left, b), kafka.RebalanceInProgress
 			continue
 		}
-		c := &commitment{partitionID: b.partitionID, offset: b.progress.base, metadata: b.progress.encode(metadataLimit)}
+		c := &commitment{partitionID: b.partitionID, offset: b.progress.base, metadata: b.metadata()}
 		cs[me], of[c] = append(cs[me], c), b
 	}
 	var known []*start
@@ -405,6 +406,9 @@ func (x *starter) commit(bs []*start) (left []*start, err error) {
 		for _, c := range cs {
 			b := of[c]
 			b.at = c.position()
+			if codeOf(c.err) == kafka.OffsetMetadataTooLarge {
+				b.shorten()
+			}
 			if e := errors.Join(sent, c.err); e != nil {
 				left, err = append(left, b), ofTopic(b.partitionID, e)
 			} else {
