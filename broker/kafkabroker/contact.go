@@ -39,6 +39,10 @@ type toBroker int32
 // A toLog is the line to a partition, of which its broker may refuse to give anything, and answer all the same.
 type toLog partitionID
 
+// A toRange is the line to a partition whose position is out of range: its leader is asked which range that is, and gives
+// nothing before, though it answers.
+type toRange partitionID
+
 // A toEnd is the line to the end of a partition's log, which is asked for where nothing is fetched of it, and may be refused as
 // well.
 type toEnd partitionID

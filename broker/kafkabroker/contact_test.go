@@ -237,3 +237,19 @@ func (r *runner) contact() (told []broker.Kind) {
 	}
 	return told
 }
+
+// TestRefusedRange: a position is out of range, and its leader does not tell which range that is, while another topic goes on. It
+// is told as a Down, with its pauses, and no Up comes before the leader tells.
+func TestRefusedRange(t *testing.T) {
+	t.Parallel()
+	ts := fakeSystem(t, brokertest.Setup{Topics: 2, Partitions: 1, Lease: lasting}, "sticky")
+	r := startRunner(t, ts.config(ts.net.link()))
+	want := append(ts.put(t, ts.topics[0], 0, 1), ts.put(t, ts.topics[1], 0, 1)...)
+	eventually(t, "it works", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
+	outside := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: ts.topics[1], Err: kerr.OffsetOutOfRange, Count: -1})
+	h := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: ts.topics[1], Err: kerr.UnknownServerError, Count: -1})
+	staysDown(t, ts, r)
+	h.Remove()
+	outside.Remove()
+	eventually(t, "it is up again", func() bool { told := r.contact(); return told[len(told)-1] == broker.Up })
+}

@@ -39,6 +39,7 @@ func (x *fetcher) fly(f *flight) {
 	for _, o := range x.h.arrived(f, got, err, time.Now()) {
 		outside[o.leader] = append(outside[o.leader], o)
 	}
+	x.inRange(got) // arrived has looked at that
 	for leader, os := range outside {
 		x.life.Go(func() { x.find(leader, os) })
 	}
@@ -97,7 +98,9 @@ func (x *fetcher) find(leader int32, os []outOfRange) {
 		epochs, err = x.epochs(ctx, leader, os)
 	}
 	if err != nil {
-		x.lost(err)
+		for _, o := range os {
+			x.lost(o, err)
+		}
 		return
 	}
 	for _, o := range os {
@@ -111,9 +114,10 @@ func (x *fetcher) find(leader int32, os []outOfRange) {
 			err = fmt.Errorf("listing offsets: %s/%d begins at %d, and ends at %d: %w", o.p.topic, o.p.no, first, end, errShort)
 		}
 		if err != nil {
-			x.lost(err)
+			x.lost(o, err)
 			continue
 		}
+		x.note.rests(toRange(o.p.partitionID))
 		x.h.found(o, first, end)
 	}
 }
@@ -133,10 +137,24 @@ func (x *fetcher) epochs(ctx context.Context, leader int32, os []outOfRange) (ma
 	return x.c.epochEnds(ctx, leader, known)
 }
 
-// lost takes note of an exchange that did not work: the leader may be another by now.
-func (x *fetcher) lost(err error) {
-	if !moved(err) {
-		x.note.failed(err)
+// lost takes note that a leader did not tell. It may be another one by now.
+func (x *fetcher) lost(o outOfRange, err error) {
+	if to := toRange(o.p.partitionID); moved(err) {
+		x.note.rests(to)
+	} else {
+		x.note.on(to, time.Time{}, err)
 	}
 	signal(x.bells.find)
+}
+
+// inRange takes note of partitions whose positions are in range, or are again.
+func (x *fetcher) inRange(got []fetched) {
+	if x.note.failing.none() {
+		return
+	}
+	for i := range got {
+		if got[i].err == nil && !got[i].outside() {
+			x.note.rests(toRange(got[i].partitionID))
+		}
+	}
 }

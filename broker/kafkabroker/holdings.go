@@ -338,7 +338,7 @@ func (h *holdings) asked(at *atlas) map[line]bool {
 	defer h.mu.Unlock()
 	lines := make(map[line]bool)
 	for _, p := range h.roster.turns {
-		lines[toLog(p.partitionID)], lines[toEnd(p.partitionID)] = true, true
+		lines[toLog(p.partitionID)], lines[toEnd(p.partitionID)], lines[toRange(p.partitionID)] = true, true, true
 		lines[toBroker(p.node())], lines[toBroker(p.leader)] = true, true
 	}
 	for id := range h.roster.beginning {
