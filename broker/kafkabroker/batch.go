@@ -150,7 +150,7 @@ func (d *decoder) begin() (bool, error) {
 		if b == nil || err != nil {
 			return false, err
 		}
-		if d.last < d.base {
+		if d.last < d.base || d.last > maxOffset {
 			return false, d.lied(fmt.Errorf("batch from offset %d to %d", d.base, d.last))
 		}
 		if d.last < d.at {

@@ -288,6 +288,28 @@ func TestDecoderLies(t *testing.T) {
 	}
 }
 
+// TestDecoderFarOffsets: an offset that a token has no room for would be taken for another one when its message is settled.
+func TestDecoderFarOffsets(t *testing.T) {
+	for _, c := range []struct {
+		last int64
+		want string // of the error; empty: there is none
+	}{
+		{maxOffset, ""},
+		{maxOffset + 1, "batch from offset"},
+	} {
+		raw := join(testBatch{base: maxOffset - 1, offsets: offsets(maxOffset-1, c.last+1)})
+		rs, err := readAll(newDecoder(raw, maxOffset-1, math.MaxInt64, false, nil, 1<<20))
+		if c.want == "" && (err != nil || len(rs) != 2) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("up to %d: offsets %v, %v; want %q", c.last, rs, err, c.want)
+		}
+		for _, o := range rs {
+			if of, gen := splitToken(token(o, 0)); of != o || gen != 0 {
+				t.Errorf("the token of offset %d is of %d, generation %d", o, of, gen)
+			}
+		}
+	}
+}
+
 // TestDecoderBomb proves that a small batch which inflates beyond the limit is refused without taking the memory.
 func TestDecoderBomb(t *testing.T) {
 	zeros := make([]byte, 64<<20)
