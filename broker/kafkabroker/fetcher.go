@@ -144,6 +144,7 @@ func (x *fetcher) lost(o outOfRange, err error) {
 	} else {
 		x.note.on(to, time.Time{}, err)
 	}
+	x.h.unfound(o)
 	signal(x.bells.find)
 }
 

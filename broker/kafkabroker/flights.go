@@ -58,7 +58,7 @@ const (
 // wants decides that; it changes nothing.
 func (p *part) wants(now time.Time, barred bool) want {
 	switch {
-	case p.node() < 0, p.stage != open, barred, now.Before(p.heldUntil), now.Before(p.retryAt):
+	case p.node() < 0, p.stage != open, barred, p.sought, now.Before(p.heldUntil), now.Before(p.retryAt):
 		return notNow
 	case p.flying, p.cur != nil, p.busy, p.full():
 		return later
@@ -295,6 +295,7 @@ func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (o
 		default:
 			if a.diverges = a.diverges || p.rewritten(a.records); a.outside() {
 				outside = append(outside, outOfRange{p: p, pos: p.pos, leader: p.leader, epoch: p.epoch})
+				p.sought = true // were it fetched meanwhile, each answer would have the leader asked once more
 			}
 			x.accept(p, a, now)
 			p.calm = p.cur == nil && a.err == nil
@@ -400,10 +401,18 @@ type cutOff struct {
 
 func (c *cutOff) Unwrap() error { return c.error }
 
+// unfound says that a leader did not tell where the log begins and ends: it is asked again when the next fetch calls for that.
+func (x *flights) unfound(o outOfRange) {
+	if o.p.leader == o.leader {
+		o.p.sought = false
+	}
+}
+
 // found takes where the log begins and ends whose position is out of range, and does what the policy says. restart is why the
 // partition has to begin anew.
 func (x *flights) found(o outOfRange, first, end int64) (restart error) {
 	p := o.p
+	x.unfound(o)
 	if p.stage != open || p.pos != o.pos {
 		return nil
 	}

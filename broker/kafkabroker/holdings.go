@@ -302,11 +302,19 @@ func (h *holdings) plan(now time.Time) []*flight {
 	return h.flights.plan(now)
 }
 
-// arrived takes what a fetch brought. What it returns is to be looked for, and found told.
+// arrived takes what a fetch brought. What it returns is to be looked for, and found told, or unfound.
 func (h *holdings) arrived(f *flight, got []fetched, err error, now time.Time) []outOfRange {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.flights.arrived(f, got, err, now)
+}
+
+// unfound is found where the leader did not tell.
+func (h *holdings) unfound(o outOfRange) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.flights.unfound(o)
+	signal(h.bells.kick)
 }
 
 func (h *holdings) found(o outOfRange, first, end int64) {

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
@@ -147,4 +149,38 @@ func measureLag(ctx context.Context, t *testing.T, ts *testSystem, cfg Config) {
 	}
 	defer v.Close()
 	_, _ = v.Read(ctx)
+}
+
+// TestHungRange: a position is out of range, and the leader does not say which range that is. It is asked once, and not with each
+// fetch again: each question has a connection of its own. Another topic goes on.
+func TestHungRange(t *testing.T) {
+	t.Parallel()
+	ts := startFake(t, brokertest.Setup{Topics: 2, Partitions: 1, Lease: lasting}, "sticky")
+	var asked atomic.Int32
+	var hung atomic.Bool
+	cfg := ts.config(ts.net.link())
+	cfg.RequestTimeout = time.Hour
+	dial := cfg.dial
+	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
+		c, err := dial(ctx, network, to)
+		if err != nil || !hung.Load() { // a question that is under way has its connection
+			return c, err
+		}
+		return &deafConn{c, func() { asked.Add(1) }}, nil
+	}
+	r := startRunner(t, cfg)
+	want := append(ts.put(t, ts.topics[0], 0, 1), ts.put(t, ts.topics[1], 0, 1)...)
+	eventually(t, "it works", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
+	hung.Store(true)
+	r.s.c.transport.CloseIdleConnections()
+	ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: ts.topics[1], Err: kerr.OffsetOutOfRange, Count: -1})
+	eventually(t, "it was asked", func() bool { return asked.Load() > 0 })
+	from := ts.net.sent(keyFetch)
+	for i := 1; ts.net.sent(keyFetch) < from+300; i++ {
+		want := ts.put(t, ts.topics[0], i, 1)
+		eventually(t, "the other topic goes on", func() bool { return r.has(want) })
+	}
+	if n := asked.Load(); n > 2 { // the other one is for the lag
+		t.Errorf("it was asked %d times", n)
+	}
 }

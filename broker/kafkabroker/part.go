@@ -30,6 +30,7 @@ type part struct {
 	shuns   time.Time // until then no replica is to be fetched from: one did not give what it should have
 	end     int64     // of the log, as far as it may be read; -1: unknown
 	endAt   time.Time
+	sought  bool // its leader is asked in which range its log is
 	behind  hiding
 	away    absence
 
@@ -134,7 +135,7 @@ func (p *part) keepHeld(now time.Time) (next time.Time) {
 // moveTo takes a new leader.
 func (p *part) moveTo(leader int32) {
 	if p.leader != leader {
-		p.leader, p.replica = leader, -1
+		p.leader, p.replica, p.sought = leader, -1, false
 		p.retryAt = time.Time{}
 		p.lists.rests(p)
 	}
