@@ -246,8 +246,10 @@ func TestRefusedRange(t *testing.T) {
 	r := startRunner(t, ts.config(ts.net.link()))
 	want := append(ts.put(t, ts.topics[0], 0, 1), ts.put(t, ts.topics[1], 0, 1)...)
 	eventually(t, "it works", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
-	outside := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: ts.topics[1], Err: kerr.OffsetOutOfRange, Count: -1})
-	h := ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: ts.topics[1], Err: kerr.UnknownServerError, Count: -1})
+	fails := func(key kmsg.Key, err *kerr.Error) *kfake.FaultHandle {
+		return ts.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: ts.topics[1], Err: err, Count: -1})
+	}
+	outside, h := fails(kmsg.Fetch, kerr.OffsetOutOfRange), fails(kmsg.ListOffsets, kerr.UnknownServerError)
 	staysDown(t, ts, r)
 	h.Remove()
 	outside.Remove()
