@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -33,6 +34,7 @@ type runner struct {
 	out    chan broker.Message // where what comes goes to; nil: nowhere
 	killed bool
 	watch  func(broker.Event) // nil: nobody
+	budget int64              // bytes; 0: enough
 }
 
 func startRunner(t testing.TB, cfg Config) *runner {
@@ -55,7 +57,7 @@ func (r *runner) open(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_, err := r.s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 500, Bytes: 8 << 20}, Observe: func(e broker.Event) {
+	_, err := r.s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 500, Bytes: cmp.Or(r.budget, 8<<20)}, Observe: func(e broker.Event) {
 		r.mu.Lock()
 		r.events = append(r.events, e)
 		r.mu.Unlock()

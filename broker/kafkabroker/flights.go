@@ -79,12 +79,13 @@ func (x *flights) plan(now time.Time) (fs []*flight) {
 	if x.gate.Starved() && x.spent() {
 		return nil
 	}
+	most := x.most(only)
 	for _, f := range x.group(now, only) {
 		_, free, ok := x.gate.FetchRoom()
 		if !ok {
 			break
 		}
-		x.load(f, free)
+		x.load(f, min(free, most))
 		f.sent = now
 		fs = append(fs, f)
 	}
@@ -118,6 +119,22 @@ func (x *flights) spent() bool {
 	budget := x.gate.Budget()
 	n, bytes := x.gate.Held()
 	return budget.Messages-x.gate.Out()-n <= 0 || budget.Bytes-x.gate.OutBytes()-bytes <= 0
+}
+
+// most is how many bytes one fetch may reserve. A broker that hangs keeps them for as long as a request may take, and the fetches
+// of the others are to have room meanwhile. A suspect's alone may have all.
+func (x *flights) most(only *part) int64 {
+	nodes := len(x.asked)
+	for node := range x.r.idle {
+		if node >= 0 && x.asked[node] == 0 {
+			nodes++
+		}
+	}
+	fetch := int64(x.cfg.FetchBytes)
+	if only != nil || nodes < 2 {
+		return fetch
+	}
+	return min(fetch, max(1, x.gate.Budget().Bytes/int64(flightsPerBroker*nodes)))
 }
 
 // group is what may be fetched now, by broker; of one partition only, where that may need all the room that there is.

@@ -52,11 +52,12 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// TestFetchesTakeTurns: where one fetch reserves all of the budget, brokers are asked one after the other, whatever they have.
+// TestFetchesTakeTurns: where one fetch reserves all that is left of the budget, brokers are asked one after the other, whatever they have.
 func TestFetchesTakeTurns(t *testing.T) {
 	cfg := Config{}.withDefaults()
 	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
-	h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: int64(cfg.FetchBytes) / 2}})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: int64(cfg.FetchBytes)}})
+	h.gate.HandOut(1, int64(cfg.FetchBytes)-1000)
 	for no := range int32(3) {
 		h.place("orders", no).moveTo(no)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
@@ -79,14 +80,15 @@ func testHungCoordinator(t *testing.T, ts *testSystem) {
 	eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
 }
 
-// A deafConn is to a broker that does not answer where its logs end.
+// A deafConn is to a broker that does not answer one kind of requests.
 type deafConn struct {
 	net.Conn
+	key   uint16
 	asked func()
 }
 
 func (c *deafConn) Write(b []byte) (int, error) {
-	if len(b) >= 6 && binary.BigEndian.Uint16(b[4:]) == keyListOffsets {
+	if len(b) >= 6 && binary.BigEndian.Uint16(b[4:]) == c.key {
 		c.asked()
 		return len(b), nil
 	}
@@ -116,7 +118,7 @@ func TestHungLeaders(t *testing.T) {
 			dial := cfg.dial
 			cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
 				c, err := dial(ctx, network, to)
-				return &deafConn{c, func() { mu.Lock(); defer mu.Unlock(); asked[to] = true }}, err
+				return &deafConn{c, keyListOffsets, func() { mu.Lock(); defer mu.Unlock(); asked[to] = true }}, err
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var measures sync.WaitGroup
@@ -166,7 +168,7 @@ func TestHungRange(t *testing.T) {
 		if err != nil || !hung.Load() { // a question that is under way has its connection
 			return c, err
 		}
-		return &deafConn{c, func() { asked.Add(1) }}, nil
+		return &deafConn{c, keyListOffsets, func() { asked.Add(1) }}, nil
 	}
 	r := startRunner(t, cfg)
 	want := append(ts.put(t, ts.topics[0], 0, 1), ts.put(t, ts.topics[1], 0, 1)...)
@@ -182,5 +184,41 @@ func TestHungRange(t *testing.T) {
 	}
 	if n := asked.Load(); n > 2 { // the other one is for the lag
 		t.Errorf("it was asked %d times", n)
+	}
+}
+
+// TestHungLeaderAndBudget: a leader hangs, and a fetch of it is under way for as long as a request may take. The budget is no
+// larger than one fetch may be; what another broker leads goes on.
+func TestHungLeaderAndBudget(t *testing.T) {
+	t.Parallel()
+	ts := startFake(t, brokertest.Setup{Topics: 1, Partitions: 2, Lease: lasting}, "sticky", kfake.NumBrokers(2))
+	here := ts.cluster.CoordinatorFor(ts.group)
+	gone := 1 - here
+	for no, node := range []int32{here, gone} {
+		if err := ts.cluster.MoveTopicPartition(ts.topics[0], int32(no), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := ts.config(ts.net.link())
+	cfg.RequestTimeout = time.Hour
+	var asked atomic.Int32
+	dial := cfg.dial
+	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
+		c, err := dial(ctx, network, to)
+		if err != nil || to != ts.brokers[gone] {
+			return c, err
+		}
+		return &deafConn{Conn: c, key: keyFetch, asked: func() { asked.Add(1) }}, nil
+	}
+	s, err := NewSource(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), budget: 1 << 20}
+	r.open(t)
+	eventually(t, "it hangs", func() bool { return asked.Load() > 0 })
+	for i := range 10 {
+		ts.produce(t, 0, broker.Outgoing{Topic: ts.topics[0], Value: []byte{byte(i)}})
+		eventually(t, "the other partition goes on", func() bool { return r.has([]string{string([]byte{byte(i)})}) })
 	}
 }
