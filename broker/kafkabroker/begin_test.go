@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/brokertest"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // begun opens a source on topic t, of so many partitions, and returns what it said of where it begins, when it has them all and
@@ -150,5 +152,41 @@ func TestStartAtTimeWhileWritten(t *testing.T) {
 	eventually(t, "the last message came", func() bool { return r.has(all[2:]) })
 	if !r.has(all) {
 		t.Errorf("of %q only %v came", all, r.seen())
+	}
+}
+
+// TestLeaderlessIsLookedAtNow: while a partition that is to begin has no leader, topics are looked at as often as for one that has
+// begun: the poller does so by itself. One that nobody has heard of yet is looked for at once.
+func TestLeaderlessIsLookedAtNow(t *testing.T) {
+	for name, tc := range map[string]struct {
+		no   int32
+		asks bool
+	}{
+		"it has no leader": {no: 0},
+		"it is not known":  {no: 7, asks: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := Config{Topics: []string{"orders"}}.withDefaults()
+				at := newAtlas(&cfg)
+				at.learn(at.begin(), map[string]topic{"orders": {name: "orders", id: topicID{1}, leaders: []int32{-1, 1}}}, true)
+				life := kit.NewLife("kafkabroker")
+				x := starter{cfg: &cfg, atlas: at, life: life, bells: newBells(),
+					note: contact{life.Context(), kit.NewEventQueue(), &kit.Operations{}, &broken{lines: make(map[line]bool)}}}
+				x.begin([]*start{newStart(partitionID{"orders", tc.no}, nil)})
+				rung := 0
+				for range 100 {
+					time.Sleep(retryWait)
+					synctest.Wait()
+					if heard(x.bells.find) {
+						rung++
+					}
+				}
+				life.End()
+				if rung > 0 != tc.asks {
+					t.Errorf("a look was asked for %d times", rung)
+				}
+			})
+		})
 	}
 }

@@ -3,7 +3,10 @@ package kafkabroker
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"sync/atomic"
+
+	kafka "github.com/segmentio/kafka-go"
 )
 
 // A start is a partition on its way from its assignment to its claim.
@@ -105,6 +108,14 @@ func (b *start) await() {
 }
 
 var errRecreated = errors.New("the topic was deleted and made again")
+
+// unled is why it cannot begin whose place has no leader.
+func (b *start) unled() error {
+	if b.count == 0 { // the last look did not find it
+		return fmt.Errorf("%s/%d: %w", b.topic, b.no, kafka.LeaderNotAvailable)
+	}
+	return fmt.Errorf("%s/%d: %w: %w", b.topic, b.no, errNoLeader, kafka.LeaderNotAvailable)
+}
 
 // metadata is that of its first commit.
 func (b *start) metadata() string {

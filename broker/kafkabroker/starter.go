@@ -69,7 +69,9 @@ func (x *starter) answers(bs []*start, err error, open *openEnded) bool {
 			x.note.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w, open for %v: %w", errOpenEnded, took, err)})
 		}
 	case moved(err): // other partitions go on
-		signal(x.bells.find)
+		if !errors.Is(err, errNoLeader) { // else the poller looks again by itself, and to ask it more often would help nobody
+			signal(x.bells.find)
+		}
 		for _, b := range bs {
 			b.away.limit = cmp.Or(b.away.limit, unservedLimit)
 			if took, long := b.away.seen(time.Now()); long {
@@ -243,7 +245,7 @@ func (x *starter) place(bs []*start) (led, left []*start, err error) {
 		b.place = x.atlas.of(b.partitionID)
 		switch {
 		case b.leader < 0:
-			left, err = append(left, b), fmt.Errorf("%s/%d: %w", b.topic, b.no, kafka.LeaderNotAvailable)
+			left, err = append(left, b), b.unled()
 		case !x.m.assigns(b.partitionID, b.id):
 			b.await()
 			left, waits = append(left, b), fmt.Errorf("%s/%d: %w", b.topic, b.no, errOtherTopic)
