@@ -222,3 +222,46 @@ func TestHungLeaderAndBudget(t *testing.T) {
 		eventually(t, "the other partition goes on", func() bool { return r.has([]string{string([]byte{byte(i)})}) })
 	}
 }
+
+// TestHungMeasure: a leader hangs that is asked where its logs end, for a topic that is paused. Another topic moves to another
+// broker meanwhile, and is looked for there at once: nobody waits for the first answer before.
+func TestHungMeasure(t *testing.T) {
+	t.Parallel()
+	ts := startFake(t, brokertest.Setup{Topics: 2, Partitions: 1, Lease: lasting}, "sticky", kfake.NumBrokers(3))
+	here := ts.cluster.CoordinatorFor(ts.group)
+	gone, next := (here+1)%3, (here+2)%3
+	move := func(topic string, node int32) {
+		if err := ts.cluster.MoveTopicPartition(topic, 0, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(ts.topics[0], here)
+	move(ts.topics[1], gone)
+	var hung atomic.Bool
+	var asked atomic.Int32
+	cfg := ts.config(ts.net.link())
+	cfg.Brokers, cfg.RequestTimeout = []string{ts.brokers[here]}, time.Hour
+	dial := cfg.dial
+	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
+		c, err := dial(ctx, network, to)
+		if err != nil || to != ts.brokers[gone] || !hung.Load() {
+			return c, err
+		}
+		return &deafConn{c, keyListOffsets, func() { asked.Add(1) }}, nil
+	}
+	r := startRunner(t, cfg)
+	want := append(ts.put(t, ts.topics[0], 0, 1), ts.put(t, ts.topics[1], 0, 1)...)
+	eventually(t, "it works", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
+	hung.Store(true)
+	if err := r.s.Pause(ts.topics[1]); err != nil {
+		t.Fatal(err)
+	}
+	r.s.c.transport.CloseIdleConnections()
+	eventually(t, "it is asked", func() bool { return asked.Load() > 0 })
+	move(ts.topics[0], next)
+	want = ts.put(t, ts.topics[0], 1, 1)
+	eventually(t, "the other topic goes on", func() bool { return r.has(want) })
+	if n := asked.Load(); n > 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+}

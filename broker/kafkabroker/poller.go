@@ -29,12 +29,19 @@ func (x *poller) run(life context.Context) {
 	looked, measured, whole := time.Now(), time.Now(), x.atlas.whole() // there was a look before
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var over chan struct{} // closed when the measure under way is; nil: there is none
 	for life.Err() == nil {
-		look, measure := looked.Add(x.every(whole)), measured.Add(x.every(x.h.resting()))
-		timer.Reset(max(0, time.Until(sooner(look, measure))))
+		look, next := looked.Add(x.every(whole)), measured.Add(x.every(x.h.resting()))
+		if over != nil || look.Before(next) {
+			next = look
+		}
+		timer.Reset(max(0, time.Until(next)))
 		select {
 		case <-life.Done():
 		case <-timer.C:
+		case <-over:
+			over, measured = nil, time.Now()
+			continue
 		case <-x.bells.stir:
 			continue
 		case <-x.bells.find:
@@ -51,8 +58,16 @@ func (x *poller) run(life context.Context) {
 			}
 			whole = err == nil && x.atlas.whole()
 		}
-		x.measure(life)
-		measured = time.Now()
+		if over == nil { // beside it: a leader that hangs does not keep us from looking for others
+			over = make(chan struct{})
+			go func(over chan struct{}) {
+				defer close(over)
+				x.measure(life)
+			}(over)
+		}
+	}
+	if over != nil {
+		<-over
 	}
 }
 
@@ -92,7 +107,7 @@ func (x *poller) measure(ctx context.Context) {
 	}
 	x.note.asksEnds(asked)
 	var all sync.WaitGroup
-	for leader, parts := range led { // one that does not answer keeps us from no other, nor for longer from the next look
+	for leader, parts := range led { // one that does not answer keeps us from no other
 		all.Go(func() { x.measureAt(ctx, leader, parts) })
 	}
 	all.Wait()
