@@ -155,9 +155,9 @@ func TestStartAtTimeWhileWritten(t *testing.T) {
 	}
 }
 
-// TestLeaderlessIsLookedAtNow: while a partition that is to begin has no leader, topics are looked at as often as for one that has
+// TestLeaderlessBeginsInTime: while a partition that is to begin has no leader, topics are looked at as often as for one that has
 // begun: the poller does so by itself. One that nobody has heard of yet is looked for at once.
-func TestLeaderlessIsLookedAtNow(t *testing.T) {
+func TestLeaderlessBeginsInTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		no   int32
 		asks bool
@@ -169,7 +169,8 @@ func TestLeaderlessIsLookedAtNow(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg := Config{Topics: []string{"orders"}}.withDefaults()
 				at := newAtlas(&cfg)
-				at.learn(at.begin(), map[string]topic{"orders": {name: "orders", id: topicID{1}, leaders: []int32{-1, 1}}}, true)
+				orders := topic{name: "orders", id: topicID{1}, leaders: []int32{-1, 1}}
+				at.learn(at.begin(), map[string]topic{"orders": orders}, true)
 				life := kit.NewLife("kafkabroker")
 				x := starter{cfg: &cfg, atlas: at, life: life, bells: newBells(),
 					note: contact{life.Context(), kit.NewEventQueue(), &kit.Operations{}, &broken{lines: make(map[line]bool)}}}

@@ -57,7 +57,8 @@ func (r *runner) open(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_, err := r.s.Open(ctx, broker.Options{Budget: broker.Budget{Messages: 500, Bytes: cmp.Or(r.budget, 8<<20)}, Observe: func(e broker.Event) {
+	budget := broker.Budget{Messages: 500, Bytes: cmp.Or(r.budget, 8<<20)}
+	_, err := r.s.Open(ctx, broker.Options{Budget: budget, Observe: func(e broker.Event) {
 		r.mu.Lock()
 		r.events = append(r.events, e)
 		r.mu.Unlock()

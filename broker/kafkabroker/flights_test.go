@@ -52,7 +52,8 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// TestFetchesTakeTurns: where one fetch reserves all that is left of the budget, brokers are asked one after the other, whatever they have.
+// TestFetchesTakeTurns: where one fetch reserves all that is left of the budget, brokers are asked one after the other, whatever
+// they have.
 func TestFetchesTakeTurns(t *testing.T) {
 	cfg := Config{}.withDefaults()
 	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
