@@ -289,7 +289,9 @@ var errSourceClosed = fmt.Errorf("membroker: source closed: %w", broker.ErrClose
 func (l *loop) shutdown() error {
 	over, bs := l.holdings.close()
 	for _, e := range l.releases.list {
-		bs = append(bs, &batch{h: e.h, term: e.h.term, p: e.p, outs: e.outs, promised: e.promised})
+		if e.cs != nil { // else there is nothing to commit: see release
+			bs = append(bs, &batch{h: e.h, term: e.h.term, p: e.p, outs: e.outs, promised: e.promised})
+		}
 	}
 	for _, cs := range over {
 		cs.end(l.events, errSourceClosed)

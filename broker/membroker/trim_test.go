@@ -1,6 +1,7 @@
 package membroker_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -49,6 +50,43 @@ func TestGapOfAnOwnerThatNeverHeardOfIt(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := b.Unsettled("group"); n != 0 {
 			t.Errorf("%d are unsettled", n)
+		}
+	})
+}
+
+// Who has stopped gets a partition that has lost messages, gives it back, and closes before it could: the next one tells what that
+// has lost, for the one that closed has told nobody.
+func TestGapOfAnOwnerThatHasStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1}})
+		first := open(t, b, membroker.SourceConfig{}, 10)
+		claim := first.told(broker.Assigned)[0].Claim
+		second := open(t, b, membroker.SourceConfig{}, 10)
+		produce(t, b, "orders", 5)
+		synctest.Wait()
+		second.Stop()
+		if err := b.Trim("orders", claim.Partition, 3); err != nil {
+			t.Fatal(err)
+		}
+		b.Delay(50 * time.Millisecond)
+		if err := b.Steal("group", "orders", claim.Partition); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(75 * time.Millisecond) // it has heard of it, and what gives it back is under way
+		b.Down()
+		closed := make(chan error, 1)
+		go func() { closed <- second.Close(context.Background()) }()
+		time.Sleep(time.Second)
+		b.Up()
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := len(second.told(broker.Assigned)); n > 0 {
+			t.Errorf("who has stopped was told of %d claims", n)
+		}
+		if gaps := first.told(broker.Gap); len(gaps) != 1 || gaps[0].From != 0 || gaps[0].N != 3 {
+			t.Errorf("gaps %+v were told, want one of 3 messages from 0", gaps)
 		}
 	})
 }
