@@ -15,6 +15,7 @@ import (
 	kafka "github.com/segmentio/kafka-go"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 	"github.com/longshoremq/longshore/internal/dialer"
 	"github.com/longshoremq/longshore/internal/namedfile"
 )
@@ -49,6 +50,7 @@ func (c Connection) connect() (*cluster, error) {
 	cl := &cluster{
 		named: c.Brokers, clientID: c.ClientID, timeout: c.RequestTimeout,
 		versions: make(map[int32]map[int16][2]int16), addresses: make(map[int32]string),
+		last: kit.NewRecent[int32, string](mostLearned),
 	}
 	cl.transport = &kafka.Transport{
 		DialTimeout: c.DialTimeout, MetadataTTL: discoveryAge, MetadataTopics: []string{}, ClientID: c.ClientID, // nil topics are all

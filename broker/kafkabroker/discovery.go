@@ -40,13 +40,15 @@ func (c *cluster) misrouted(node int32, err error) {
 }
 
 // told takes the addresses of brokers, as one of them tells them. Where one has another than before, the Transport may go on with
-// the old one, at which somebody else may be by now.
+// the old one, at which somebody else may be by now. One that was away is in no answer meanwhile, and may be elsewhere when it is
+// back.
 func (c *cluster) told(brokers map[int32]string) {
 	c.mu.Lock()
 	moved := false
 	for node, address := range brokers {
-		was, known := c.addresses[node]
+		was, known := c.last.Get(node)
 		moved = moved || known && was != address
+		c.last.Put(node, address)
 	}
 	c.addresses = brokers
 	c.mu.Unlock()

@@ -137,6 +137,29 @@ func TestAddressOfAnother(t *testing.T) {
 	}
 }
 
+// TestAddressOfAnotherSinceAway: a look at the topics has found a broker away before it was elsewhere, and another one where it
+// had been.
+func TestAddressOfAnotherSinceAway(t *testing.T) {
+	c, cl, r := discovered(t)
+	other, from := c.ListenAddrs()[0], c.ListenAddrs()[1]
+	if err := c.RemoveNode(1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cl.topics(t.Context(), []string{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.AddNode(1, 0); err != nil {
+		t.Fatal(err)
+	}
+	to := c.ListenAddrs()[1]
+	r.lead(from, other)
+	r.cut()
+	eventually(t, "broker 1 answers", func() bool { return cl.reach(t.Context(), 1) == nil })
+	if !r.hasDialed(to) {
+		t.Errorf("broker 1 is at %s, and asked at %v", to, r.dialed)
+	}
+}
+
 // TestDialedElsewhere: the Transport dials an address that it learned of before a look has told of another.
 func TestDialedElsewhere(t *testing.T) {
 	c, cl, r := discovered(t)

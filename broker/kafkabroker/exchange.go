@@ -16,6 +16,8 @@ import (
 
 	kafka "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // The requests that we speak, by their keys.
@@ -259,6 +261,7 @@ type cluster struct {
 	mu        sync.Mutex
 	versions  map[int32]map[int16][2]int16 // by broker: the least and the highest of each key
 	addresses map[int32]string             // by broker, as they tell them
+	last      *kit.Recent[int32, string]   // the same, also of brokers that the last answer did not have
 	found     time.Time                    // when the Transport was last made to find the brokers anew
 	doubted   bool                         // the last request that any broker could answer was not answered
 }
