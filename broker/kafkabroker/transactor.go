@@ -214,7 +214,11 @@ func (x *transactor) addPartitions(ctx context.Context, batches []*outBatch) err
 		}
 		var other error
 		for _, p := range ps {
-			err := x.to.check("adding a partition to the transaction", codes[p])
+			code, ok := codes[p]
+			if !ok { // older brokers would store its batches outside of the transaction
+				return fmt.Errorf("adding a partition to the transaction: no answer for %s/%d: %w", p.topic, p.no, errShort)
+			}
+			err := x.to.check("adding a partition to the transaction", code)
 			switch codeOf(err) {
 			case 0, codeNotAttempted:
 			case kafka.UnknownTopicOrPartition, kafka.TopicAuthorizationFailed, kafka.InvalidTopic:
@@ -369,7 +373,11 @@ func (x *transactor) produceTo(ctx context.Context, leader int32, batches []*out
 		if ok && of.code == 0 {
 			continue
 		}
-		err := fmt.Errorf("%s/%d: %w", b.topic, b.no, codeErr(max(of.code, -1)))
+		err := codeErr(max(of.code, -1))
+		if !ok {
+			err = errShort // it has no answer for it
+		}
+		err = fmt.Errorf("%s/%d: %w", b.topic, b.no, err)
 		if of.message != "" { // a code may stand for several things
 			err = fmt.Errorf("%w: %s", err, of.message)
 		}

@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -163,6 +164,37 @@ func (w *txnWatch) withOutputs() (all []string) {
 		one = nil
 	}
 	return all
+}
+
+// TestTransactionAnswersLackPartitions: an answer says nothing of a partition that was asked for, so nobody knows that it is part
+// of the transaction, or that its batch is written. The transaction is aborted, and the next one has the output, once.
+func TestTransactionAnswersLackPartitions(t *testing.T) {
+	t.Parallel()
+	for _, key := range []int16{keyAddPartitionsToTxn, keyProduce, keyTxnOffsetCommit} {
+		t.Run(kmsg.NameForKey(key), func(t *testing.T) {
+			t.Parallel()
+			ts := fakeSystem(t, ofOne, "transactional")
+			ts.agreeOn(t, 1)
+			x := ts.transactor(t)
+			ts.cluster.ControlKey(key, func(req kmsg.Request) (kmsg.Response, error, bool) {
+				return req.ResponseKind(), nil, true
+			})
+			commit := func() error {
+				cs := []*commitment{{partitionID: partitionID{ts.topics[0], 0}, offset: 5}}
+				return x.commit(t.Context(), func() bool { return true }, map[memberID][]*commitment{{generation: -1}: cs},
+					[]*broker.Outgoing{{Topic: ts.outputs, Value: []byte("made")}})
+			}
+			if err := commit(); !errors.Is(err, errShort) {
+				t.Errorf("%v, want that the answer is malformed", err)
+			}
+			if err := commit(); err != nil {
+				t.Error(err)
+			}
+			if n := len(ts.stored(t, ts.outputs)); n != 1 {
+				t.Errorf("the output is stored %d times", n)
+			}
+		})
+	}
 }
 
 // TestFeatures reads what a cluster agrees on, among fields that nobody knows.
