@@ -166,7 +166,8 @@ func (v *LogView) piece(ctx context.Context, t topic, no int32, s broker.Scan) (
 	}
 	p.from = s.Offset
 	if err == nil && !s.Since.IsZero() {
-		p.from, err = v.c.listOffset(ctx, p.leader, p.partitionID, s.Since.UnixMilli(), 0)
+		at := max(0, s.Since.UnixMilli()) // what is negative has other meanings
+		p.from, err = v.c.listOffset(ctx, p.leader, p.partitionID, at, 0)
 		if err == nil && p.from < 0 { // none is so young
 			p.from = p.to
 		}
@@ -292,6 +293,10 @@ func (v *LogView) Trim(ctx context.Context, name string, before map[int32]int64)
 	for _, no := range slices.Sorted(maps.Keys(before)) {
 		if no < 0 || int(no) >= len(t.leaders) {
 			errs = append(errs, fmt.Errorf("kafkabroker: trimming topic %s: there is no partition %d", name, no))
+			continue
+		}
+		if before[no] < 0 { // Kafka takes -1 for the log's end
+			errs = append(errs, fmt.Errorf("kafkabroker: trimming topic %s, partition %d: there is no offset %d", name, no, before[no]))
 			continue
 		}
 		if err := v.trim(ctx, t, no, before[no]); err != nil {

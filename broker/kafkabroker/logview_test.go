@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,21 @@ func scansAndTrims(t *testing.T, brokers []string, topic string) {
 	if _, err := v.Scan(t.Context(), broker.Scan{Topic: "nothing"}, nil); !errors.Is(err, broker.ErrNoTopic) ||
 		!strings.Contains(err.Error(), "topic nothing") {
 		t.Error(err)
+	}
+
+	// Kafka has words for ends of a log that look like times and offsets. None of them is meant.
+	for ms := range int64(6) {
+		if got, _ = scanAll(t, v, broker.Scan{Topic: topic, Since: time.UnixMilli(-ms)}); strings.Count(got, "=") != 10 {
+			t.Errorf("since %d ms before 1970: %s", ms, got)
+		}
+	}
+	for _, before := range []int64{-1, -2, math.MinInt64} {
+		if err := v.Trim(t.Context(), topic, map[int32]int64{0: before}); err == nil {
+			t.Errorf("what is below offset %d was deleted", before)
+		}
+	}
+	if got, done = scanAll(t, v, broker.Scan{Topic: topic, Partitions: []int32{0}}); got != "0/0=a0 0/1=a1 0/2=a2 0/3=a3 0/4=a4" {
+		t.Errorf("after trimming below the first offset: %s %+v", got, done)
 	}
 
 	// What was cut off is gone, and a scan says that it did not see all.
