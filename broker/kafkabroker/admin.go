@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"context"
 	"fmt"
+	"math"
 
 	kafka "github.com/segmentio/kafka-go"
 
@@ -105,6 +106,9 @@ func (a *Admin) DeleteGroup(ctx context.Context, name string) error {
 
 // deleteTopic is DeleteTopics, version 1 (Apache Kafka's protocol guide).
 func (c *cluster) deleteTopic(ctx context.Context, name string) error {
+	if !ValidTopic(name) { // one that is too long would be sent as another one: its length has 16 bits
+		return kafka.UnknownTopicOrPartition
+	}
 	if _, err := c.pick(ctx, controllerNode, keyDeleteTopics, 1); err != nil {
 		return err
 	}
@@ -123,6 +127,9 @@ func (c *cluster) deleteTopic(ctx context.Context, name string) error {
 
 // deleteGroup is DeleteGroups, version 1 (Apache Kafka's protocol guide).
 func (c *cluster) deleteGroup(ctx context.Context, name string) error {
+	if len(name) > math.MaxInt16 {
+		return kafka.InvalidGroupId
+	}
 	w := writer{}
 	w.array(1)
 	w.str(name)

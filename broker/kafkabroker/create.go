@@ -95,6 +95,9 @@ func (c *cluster) createLog(ctx context.Context, name string) error {
 // create makes a topic with the broker's own replication factor, and waits until a broker knows it, for the time of one exchange.
 // nil where it is there already.
 func (c *cluster) create(ctx context.Context, name string, partitions int32, options [][2]string) error {
+	if !ValidTopic(name) {
+		return kafka.InvalidTopic
+	}
 	if _, err := c.pick(ctx, controllerNode, keyCreateTopics, 4); err != nil {
 		return err
 	}

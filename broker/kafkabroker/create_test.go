@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	kafka "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
@@ -125,6 +126,21 @@ func TestAdmin(t *testing.T) {
 		if !errors.Is(tc.err, tc.want) {
 			t.Errorf("%s: %v, want %v", name, tc.err, tc.want)
 		}
+	}
+	// The length of a name has 16 bits in these requests: who takes a longer one for a name means another one.
+	ts.commit(t, 0, "")
+	long := strings.Repeat("x", 1<<16)
+	if err := a.CreateTopic(t.Context(), "short"+long, 1); codeOf(err) != kafka.InvalidTopic {
+		t.Errorf("making a topic of a name that is too long: %.200v", err)
+	}
+	if err := a.DeleteTopic(t.Context(), ts.topics[0]+long); !errors.Is(err, broker.ErrNoTopic) {
+		t.Errorf("deleting a topic of a name that is too long: %.200v", err)
+	}
+	if err := a.DeleteGroup(t.Context(), ts.group+long); codeOf(err) != kafka.InvalidGroupId {
+		t.Errorf("deleting a group of a name that is too long: %.200v", err)
+	}
+	if ts.cluster.TopicInfo("short") != nil || ts.cluster.TopicInfo(ts.topics[0]) == nil || ts.cluster.GroupInfo(ts.group) == nil {
+		t.Error("others were made or deleted")
 	}
 	if err := a.CreateTopic(t.Context(), "made", 0); err == nil || !strings.Contains(err.Error(), "0 partitions") {
 		t.Errorf("no partitions: %v", err)
