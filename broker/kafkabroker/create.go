@@ -26,10 +26,7 @@ func (p *Publisher) Find(ctx context.Context, topic string) error {
 	if err := p.cfg.probe(ctx, p.c.transport); err != nil {
 		return fmt.Errorf("kafkabroker: looking for topic %s: %w", topic, err)
 	}
-	ts, err := p.c.topics(ctx, []string{topic})
-	if err == nil {
-		err = ts[topic].err
-	}
+	err := p.c.knows(ctx, topic)
 	switch {
 	case err == nil:
 		return nil
@@ -37,6 +34,19 @@ func (p *Publisher) Find(ctx context.Context, topic string) error {
 		return fmt.Errorf("kafkabroker: %w: %s", broker.ErrNoTopic, topic)
 	}
 	return fmt.Errorf("kafkabroker: looking for topic %s: %w", topic, err)
+}
+
+// knows is nil where a broker knows a topic.
+func (c *cluster) knows(ctx context.Context, name string) error {
+	ts, err := c.topics(ctx, []string{name})
+	if err != nil {
+		return err
+	}
+	t, answered := ts[name]
+	if !answered {
+		return errShort
+	}
+	return t.err
 }
 
 // Retains implements broker.Retainer by the topic's settings, for whoever may read them (with ACLs, DescribeConfigs).
@@ -110,10 +120,7 @@ func (c *cluster) create(ctx context.Context, name string, partitions int32, opt
 		return err
 	}
 	for over := time.Now().Add(c.timeout); ; pause(ctx, 2*retryWait) {
-		ts, err := c.topics(ctx, []string{name})
-		if err == nil {
-			err = ts[name].err
-		}
+		err := c.knows(ctx, name)
 		if err == nil || !moved(err) || ctx.Err() != nil || time.Now().After(over) {
 			return err
 		}

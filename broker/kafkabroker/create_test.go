@@ -48,6 +48,27 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
+// TestFindMalformed: an answer says nothing of the topic that was asked for. That does not say that it is there.
+func TestFindMalformed(t *testing.T) {
+	t.Parallel()
+	ts := newTestSystem(t, 1, 1)
+	p := ts.publisher(t).(broker.Destinations)
+	ts.cluster.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		if r := req.(*kmsg.MetadataRequest); len(r.Topics) != 1 || r.Topics[0].Topic == nil {
+			return nil, nil, false
+		}
+		return req.ResponseKind(), nil, true
+	})
+	defer func() { _ = p.(broker.Publisher).Close(context.Background()) }()
+	if err := p.Find(t.Context(), "dead"); !errors.Is(err, errShort) {
+		t.Errorf("Find: %v", err)
+	}
+	if err := p.Create(t.Context(), "dead"); !errors.Is(err, errShort) {
+		t.Errorf("Create: %v", err)
+	}
+}
+
 // TestRetains: a publisher knows which topics lose what waits there for a while: those that are compacted, and those that keep
 // messages for a shorter time. Who may not ask says nothing.
 func TestRetains(t *testing.T) {

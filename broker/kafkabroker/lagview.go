@@ -177,7 +177,13 @@ func (v *LagView) layout(ctx context.Context, at map[partitionID]position) (map[
 	if names = slices.Compact(names); len(names) == 0 {
 		return nil, nil
 	}
-	return v.c.topics(ctx, names)
+	layout, err := v.c.topics(ctx, names)
+	for _, name := range names {
+		if _, answered := layout[name]; err == nil && !answered {
+			layout[name] = topic{name: name, err: errShort}
+		}
+	}
+	return layout, err
 }
 
 // bounds asks each leader for the start or the end of its partitions.

@@ -119,6 +119,28 @@ func TestLagView(t *testing.T) {
 	}
 }
 
+// TestLagViewMalformed: an answer says nothing of a topic that was asked for. That is not that nothing waits there.
+func TestLagViewMalformed(t *testing.T) {
+	ts := newTestSystem(t, 1, 1)
+	at := Connection{Brokers: ts.brokers, RequestTimeout: time.Second} // it looks again for so long
+	v, err := NewLagView(LagViewConfig{Connection: at, Group: testGroup, Topics: ts.topics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	ts.cluster.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		if r := req.(*kmsg.MetadataRequest); len(r.Topics) != 1 || r.Topics[0].Topic == nil {
+			return nil, nil, false
+		}
+		return req.ResponseKind(), nil, true
+	})
+	lags, err := v.Read(t.Context())
+	if err != nil || len(lags) != 1 || lags[0].Topic != ts.topics[0] || !errors.Is(lags[0].Err, errShort) {
+		t.Errorf("%+v, %v", lags, err)
+	}
+}
+
 // commitAs commits as somebody who is no member.
 func commitAs(t *testing.T, at Connection, c *commitment) {
 	t.Helper()
