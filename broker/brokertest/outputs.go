@@ -130,12 +130,13 @@ func outputsOnce(w *world) {
 	w.eachHasOutput(ids)
 }
 
-// outputsTogether proves that messages of one emission count as handled together, with all that was made of them.
+// outputsTogether proves that messages of one emission count as handled together, with all that was made of them; also where one
+// of them was settled before, for which the call changes nothing.
 func outputsTogether(w *world) {
 	m := w.join()
-	ids := w.produce(0, 12)
-	ms := m.take(12)
-	for i := 0; i < len(ms); i += 4 {
+	ids := w.produce(0, 16)
+	ms := m.take(16)
+	for i := 0; i < 12; i += 4 {
 		e := broker.Emission{}
 		m.release(ms[i:i+4], true)
 		for _, msg := range ms[i : i+4] {
@@ -145,6 +146,16 @@ func outputsTogether(w *world) {
 		if err := m.acks.emit(ms[i].Claim, []broker.Emission{e}); err != nil {
 			w.Errorf("AckEmitting of four: %v", err)
 		}
+	}
+	m.mustAck(ms[12])
+	m.release(ms[13:], true)
+	e := broker.Emission{Tokens: []uint64{ms[12].Token}}
+	for _, msg := range ms[13:] {
+		e.Tokens = append(e.Tokens, msg.Token)
+		e.Outs = append(e.Outs, m.acks.output(msg, nil))
+	}
+	if err := m.acks.emit(ms[12].Claim, []broker.Emission{e}); !errors.Is(err, broker.ErrSettled) {
+		w.Errorf("AckEmitting of four, of which one was settled before: %v, want %v", err, broker.ErrSettled)
 	}
 	w.settled()
 	w.eachHasOutput(ids)

@@ -155,7 +155,7 @@ func (hs *holdings) ackEmitting(cs *claimState, es []broker.Emission) error {
 	for _, e := range es {
 		var one kit.Tally
 		hs.list.ack(cs, e.Tokens, &one)
-		if one.Held == len(e.Tokens) { // else the message is another's, who emits for it
+		if one.Held > 0 { // else the messages are another's, who emits for them, or were settled before
 			hs.shared.gate.Hold(0, cs.h.outs.add(e.Outs))
 		}
 		t.Held, t.Lost, t.Again = t.Held+one.Held, t.Lost+one.Lost, t.Again+one.Again
