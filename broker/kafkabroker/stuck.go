@@ -164,10 +164,10 @@ const (
 )
 
 func (k *txnCoordinator) describe(ctx context.Context) (txnDescribed, error) {
-	w := writer{flexible: true}
-	w.strs([]string{k.id})
-	w.tags()
-	r, err := k.ask(ctx, keyDescribeTransactions, w.b)
+	r, err := k.ask(ctx, keyDescribeTransactions, func(w *writer) {
+		w.strs([]string{k.id})
+		w.tags()
+	})
 	if err != nil {
 		return txnDescribed{}, err
 	}

@@ -27,17 +27,23 @@ const (
 const concurrentGap = 2 * time.Millisecond
 
 // ask sends a request to the transaction's coordinator.
-func (k *txnCoordinator) ask(ctx context.Context, key int16, body []byte) (*reader, error) {
+func (k *txnCoordinator) ask(ctx context.Context, key int16, body txnBody) (*reader, error) {
 	node, err := k.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	version := k.version(key)
-	if _, err := k.c.pick(ctx, node, key, version); err != nil {
+	ours := []int16{k.version(key)}
+	if older, ok := olderVersions[key]; ok && !k.implicit {
+		ours = append(ours, older)
+	}
+	version, err := k.c.pick(ctx, node, key, ours...)
+	if err != nil {
 		k.found = false
 		return nil, err
 	}
-	r, err := k.c.do(ctx, node, key, version, body)
+	w := writer{flexible: version >= flexibleSince[key]}
+	body(&w)
+	r, err := k.c.do(ctx, node, key, version, w.b)
 	if err != nil {
 		k.found = false
 	}

@@ -15,12 +15,15 @@ const (
 	keyDescribeTransactions = 65
 )
 
-// txnVersions are what is written here: what brokers speak since Kafka 2.5.
+// txnVersions are what is written here: what brokers speak since Kafka 2.8, and since 2.5 but for olderVersions.
 var txnVersions = map[int16]int16{
 	keyProduce: produceVersion, keyInitProducerID: 2, keyAddPartitionsToTxn: 3, keyAddOffsetsToTxn: 3, keyEndTxn: 3,
 	keyTxnOffsetCommit: 3,
 	keyOffsetFetch:     7, keyDescribeTransactions: 0,
 }
+
+// olderVersions are what brokers before Kafka 2.8 speak of some. They have the same fields.
+var olderVersions = map[int16]int16{keyAddPartitionsToTxn: 1, keyAddOffsetsToTxn: 1, keyEndTxn: 1}
 
 // implicitVersions are those of transaction version 2 (KIP-890): Produce and TxnOffsetCommit make partitions and group part of
 // the transaction, and EndTxn tells under which epoch the next one is, so that no request of this one can come to be part of
@@ -30,12 +33,15 @@ var implicitVersions = map[int16]int16{keyProduce: 12, keyTxnOffsetCommit: 5, ke
 // transactionFeature is what a cluster agrees on to have them.
 const transactionFeature = "transaction.version"
 
-func initProducerBody(transaction string, timeout time.Duration) []byte {
-	w := writer{flexible: true}
-	w.str(transaction)
-	w.i32(int32(timeout.Milliseconds()))
-	w.tags()
-	return w.b
+// A txnBody writes a request to a transaction's coordinator, in the encoding of its version.
+type txnBody func(w *writer)
+
+func initProducerBody(transaction string, timeout time.Duration) txnBody {
+	return func(w *writer) {
+		w.str(transaction)
+		w.i32(int32(timeout.Milliseconds()))
+		w.tags()
+	}
 }
 
 func readProducer(r *reader) (by producer, code int16, err error) {
@@ -47,26 +53,26 @@ func readProducer(r *reader) (by producer, code int16, err error) {
 }
 
 // begin writes what each request of a transaction begins with.
-func (by producer) begin(transaction string) *writer {
-	w := &writer{flexible: true}
+func (by producer) begin(w *writer, transaction string) {
 	w.str(transaction)
 	w.i64(by.id)
 	w.i16(by.epoch)
-	return w
 }
 
-func addPartitionsBody(transaction string, by producer, ps []partitionID) []byte {
-	w := by.begin(transaction)
-	w.partitions(ps, w.number)
-	w.tags()
-	return w.b
+func addPartitionsBody(transaction string, by producer, ps []partitionID) txnBody {
+	return func(w *writer) {
+		by.begin(w, transaction)
+		w.partitions(ps, w.number)
+		w.tags()
+	}
 }
 
-func addOffsetsBody(transaction string, by producer, group string) []byte {
-	w := by.begin(transaction)
-	w.str(group)
-	w.tags()
-	return w.b
+func addOffsetsBody(transaction string, by producer, group string) txnBody {
+	return func(w *writer) {
+		by.begin(w, transaction)
+		w.str(group)
+		w.tags()
+	}
 }
 
 // txnCommitBody is fenced twice: by the producer's epoch, and by who we are in the group (KIP-447).
@@ -82,11 +88,12 @@ func txnCommitBody(transaction string, by producer, group string, me memberID, c
 	return w.b
 }
 
-func endTxnBody(transaction string, by producer, commit bool) []byte {
-	w := by.begin(transaction)
-	w.bool(commit)
-	w.tags()
-	return w.b
+func endTxnBody(transaction string, by producer, commit bool) txnBody {
+	return func(w *writer) {
+		by.begin(w, transaction)
+		w.bool(commit)
+		w.tags()
+	}
 }
 
 // stableBody asks for committed offsets, and for an error where a transaction that is open may change them.

@@ -12,7 +12,9 @@ import (
 
 	kafka "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/brokertest"
@@ -137,6 +139,36 @@ func TestTransactionVersions(t *testing.T) {
 			if !slices.Equal(w.begins, c.begins) {
 				t.Errorf("batches begin at epoch/sequence %v, want %v", w.begins, c.begins)
 			}
+		})
+	}
+}
+
+// TestTransactionsOfOldBrokers: brokers since Kafka 2.5 have what transactions need, some of it in older versions.
+func TestTransactionsOfOldBrokers(t *testing.T) {
+	t.Parallel()
+	for name, versions := range map[string]*kversion.Versions{
+		"2.5": kversion.V2_5_0(), "2.7": kversion.V2_7_0(), "2.8": kversion.V2_8_0(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startFake(t, ofOne, "transactional", kfake.MaxVersions(versions))
+			s, err := NewSource(ts.config(ts.net.link()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &runner{t: t, s: s, end: make(chan struct{}), times: make(map[string]int), hold: true,
+				out: make(chan broker.Message, 10)}
+			r.open(t)
+			for i := range 2 {
+				ts.put(t, ts.topics[0], i, 1)
+				m := <-r.out
+				if err := s.AckEmitting(m.Claim, []broker.Emission{{Tokens: []uint64{m.Token},
+					Outs: []broker.Outgoing{{Topic: ts.outputs, Value: fmt.Append(nil, i)}}}}); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "it is stored", func() bool { return len(ts.stored(t, ts.outputs)) == i+1 })
+			}
+			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
 		})
 	}
 }
