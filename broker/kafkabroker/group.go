@@ -203,22 +203,37 @@ func (k *coordinator) heartbeat(ctx context.Context, s memberID) error {
 }
 
 func (k *coordinator) leave(ctx context.Context, s memberID) error {
+	node, err := k.find(ctx)
+	if err != nil {
+		return err
+	}
+	version, err := k.c.pick(ctx, node, keyLeaveGroup, 3, 2)
+	if err != nil {
+		k.forgetUnless(ctx)
+		return err
+	}
 	w := writer{}
 	w.str(k.group)
-	w.array(1)
-	w.str(s.member)
-	w.nullable(s.instance)
-	r, err := k.do(ctx, keyLeaveGroup, 3, w.b)
+	if version == 3 {
+		w.array(1)
+		w.str(s.member)
+		w.nullable(s.instance)
+	} else { // Kafka 2.3: one member
+		w.str(s.member)
+	}
+	r, err := k.do(ctx, keyLeaveGroup, version, w.b)
 	if err != nil {
 		return err
 	}
 	r.i32()
 	code := r.i16()
-	r.each(func() { // members
-		r.str()
-		r.str()
-		r.i16()
-	})
+	if version == 3 {
+		r.each(func() { // members
+			r.str()
+			r.str()
+			r.i16()
+		})
+	}
 	if r.bad {
 		return r.err()
 	}

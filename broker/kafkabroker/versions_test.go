@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kversion"
+
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/dialer"
 )
@@ -60,6 +63,24 @@ func TestDamagedVersions(t *testing.T) {
 			want = ts.put(t, ts.topics[0], 5, 5)
 			eventually(t, "all messages came", func() bool { return r.has(want) })
 			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
+		})
+	}
+}
+
+// TestLeavesOldBrokers: a member leaves a group of Kafka 2.3, too, so that nobody waits for the end of its session.
+func TestLeavesOldBrokers(t *testing.T) {
+	t.Parallel()
+	for name, versions := range map[string]*kversion.Versions{"2.3": kversion.V2_3_0(), "2.4": kversion.V2_4_0()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startFake(t, ofOne, "sticky", kfake.MaxVersions(versions))
+			want := ts.put(t, ts.topics[0], 0, 5)
+			r := startRunner(t, ts.config(ts.net.link()))
+			eventually(t, "all messages came", func() bool { return r.has(want) })
+			r.close()
+			if g := ts.cluster.GroupInfo(ts.group); g == nil || len(g.Members) > 0 {
+				t.Errorf("it is a member still: %+v", g)
+			}
 		})
 	}
 }
