@@ -273,12 +273,20 @@ func requestName(key int16) string {
 		return "ConsumerGroupHeartbeat"
 	case keyConsumerGroupDescribe:
 		return "ConsumerGroupDescribe"
+	case keyDescribeTransactions:
+		return "DescribeTransactions"
 	}
 	return protocol.ApiKey(key).String()
 }
 
 // errVersion says that a broker is too old.
-var errVersion = errors.New("the broker does not speak the request: Kafka 2.3 or newer is needed")
+var errVersion = errors.New("the broker does not speak the request")
+
+// speaksSince is the version of Kafka that a request needs, where that is not the one that a source does.
+var speaksSince = map[int16]string{
+	keyCreateTopics: "2.4", keyInitProducerID: "2.5", keyAddPartitionsToTxn: "2.5", keyAddOffsetsToTxn: "2.5", keyEndTxn: "2.5",
+	keyTxnOffsetCommit: "2.5", keyDescribeTransactions: "3.0", keyConsumerGroupHeartbeat: "4.0", keyConsumerGroupDescribe: "4.0",
+}
 
 // do sends a body in the version for which it was written.
 func (c *cluster) do(ctx context.Context, node int32, key, version int16, body []byte) (*reader, error) {
@@ -377,7 +385,8 @@ func choose(vs map[int16][2]int16, key int16, ours ...int16) (int16, error) {
 	if _, listed := vs[keyAPIVersions]; !listed { // which is what it answers
 		return 0, fmt.Errorf("%s request: ApiVersions does not list itself: %w", requestName(key), errShort)
 	}
-	return 0, fmt.Errorf("%s request: %w", requestName(key), errVersion)
+	since := cmp.Or(speaksSince[key], "2.3")
+	return 0, fmt.Errorf("%s request: %w: Kafka %s or newer is needed", requestName(key), errVersion, since)
 }
 
 // ask gets the broker's versions. The Transport asks too, but keeps only those that kafka-go speaks itself.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,20 @@ func TestLeavesOldBrokers(t *testing.T) {
 				t.Errorf("it is a member still: %+v", g)
 			}
 		})
+	}
+}
+
+// TestNamesTheVersion: where a broker does not speak a request, the error names the version of Kafka that does. Not all of them are
+// as old as what a source needs.
+func TestNamesTheVersion(t *testing.T) {
+	old := map[int16][2]int16{keyAPIVersions: {0, 2}}
+	for key, want := range map[int16]string{
+		keyFetch: "2.3", keyCreateTopics: "2.4", keyEndTxn: "2.5", keyDescribeTransactions: "3.0", keyConsumerGroupHeartbeat: "4.0",
+	} {
+		_, err := choose(old, key, 1)
+		if !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "Kafka "+want+" or newer") {
+			t.Errorf("%s: %v, want that Kafka %s is needed", requestName(key), err, want)
+		}
 	}
 }
 
