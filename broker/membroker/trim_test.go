@@ -54,8 +54,8 @@ func TestGapOfAnOwnerThatNeverHeardOfIt(t *testing.T) {
 	})
 }
 
-// Who has stopped gets a partition that has lost messages, gives it back, and closes before it could: the next one tells what that
-// has lost, for the one that closed has told nobody.
+// Who has stopped gets a partition that has lost messages, gives it back, and closes before it could: the next one tells what
+// that has lost, for the one that closed has told nobody.
 func TestGapOfAnOwnerThatHasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 1}})
