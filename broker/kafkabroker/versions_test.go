@@ -86,8 +86,8 @@ func TestLeavesOldBrokers(t *testing.T) {
 	}
 }
 
-// TestNamesTheVersion: where a broker does not speak a request, the error names the version of Kafka that does. Not all of them are
-// as old as what a source needs.
+// TestNamesTheVersion: where a broker does not speak a request, the error names the version of Kafka that does. Not all of them
+// are as old as what a source needs.
 func TestNamesTheVersion(t *testing.T) {
 	old := map[int16][2]int16{keyAPIVersions: {0, 2}}
 	for key, want := range map[int16]string{
