@@ -103,6 +103,14 @@ type DeliveryLimiter interface {
 	MaxDeliveries() int
 }
 
+// A LeaseReporter knows whether a message that is out is certainly still this process's, where each has a lease of its own. A
+// message may wait in the engine for long, and the process stand still or be cut off meanwhile.
+type LeaseReporter interface {
+	// Lapsed says whether the lease of a message of c that is out has run out, so that another process may have it. Then the engine
+	// does not begin it anew, but gives it back. What is not out has no lease that could: false. It does not block.
+	Lapsed(c *Claim, token uint64) bool
+}
+
 // A MissingReporter can be open while nothing of what it reads exists. Several sources begin together when one of them has
 // something.
 type MissingReporter interface {

@@ -77,6 +77,12 @@ func (f *feed) hold(claim *broker.Claim, until time.Time) bool {
 	return ok
 }
 
+// lapsed says whether another process may have a message of a claim by now.
+func (f *feed) lapsed(claim *broker.Claim, token uint64) bool {
+	l, ok := f.source.(broker.LeaseReporter)
+	return ok && l.Lapsed(claim, token)
+}
+
 // waits says whether the source can let a message wait that is not due.
 func (f *feed) waits() bool {
 	_, holds := f.source.(broker.Holder)

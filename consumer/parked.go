@@ -44,9 +44,14 @@ func newParking(tell *teller, t *till) *parking {
 // run queues what is due, until ctx ends.
 func (p *parking) run(ctx context.Context) { p.due.run(ctx, p.leave) }
 
-// leave queues a message whose delay has passed.
+// leave queues a message whose delay has passed, unless another process may have it by now: this one stood still, or was cut off,
+// for longer than the lease. Else all that waited here, for its backoff or a limit, would be handled here too, one by one.
 func (p *parking) leave(x parked) {
 	p.left(x)
+	if x.k.feed.lapsed(x.k.Claim, x.m.Token) {
+		p.till.giveBack(x.k, []broker.Back{{Token: x.m.Token, Runs: x.m.Runs}}, x.lane, "lost")
+		return
+	}
 	p.till.again(x.k, []broker.Message{*x.m}, x.lane, x.first)
 }
 

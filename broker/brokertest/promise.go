@@ -154,6 +154,35 @@ func lateAck(w *world) {
 	w.handled()
 }
 
+// lapsed proves that a source which knows of leases says that one has run out: by then another has the message.
+func lapsed(w *world) {
+	a, ms := w.cutOff(5)
+	s, ok := a.src.(broker.LeaseReporter)
+	if !ok {
+		w.h.skip(w, "the source is no broker.LeaseReporter")
+	}
+	b := w.join()
+	got := b.take(5, "of a process that is cut off for longer than its lease")
+	time.Sleep(w.lease) // by now a knows it, too
+	for _, msg := range ms {
+		if !s.Lapsed(msg.Claim, msg.Token) {
+			w.Errorf("another process has message %s, and its lease has not lapsed", id(msg))
+		}
+	}
+	_ = a.nack(0, 0, ms...)
+	for _, msg := range ms {
+		if s.Lapsed(msg.Claim, msg.Token) {
+			w.Errorf("message %s is not out any more, and its lease has lapsed", id(msg))
+		}
+	}
+	a.p.Heal()
+	for _, msg := range got {
+		_ = b.ack(msg)
+	}
+	w.settled()
+	w.handled()
+}
+
 func needsLateAcks(h *Harness) string {
 	if !h.LateAcks {
 		return "Harness.LateAcks is not set: the broker takes no ack by whom has lost the message"

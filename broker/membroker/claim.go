@@ -78,14 +78,14 @@ const (
 // settle moves a message from out to a state, and frees its budget.
 func (cs *claimState) settle(t uint64, to uint8) (settling, int64) {
 	h := cs.h
-	o, gen := splitToken(t)
+	o, _ := splitToken(t)
 	if cs.fenced {
 		return cs.settleOrphan(t, o), o
 	}
-	sl := h.w.get(o)
-	if sl == nil || sl.gen != gen || sl.claim != cs.no || sl.state != out && sl.state != expired {
+	if !cs.isOut(t) {
 		return settledBefore, o
 	}
+	sl := h.w.at(o)
 	how := settledNow
 	if sl.state == expired || h.sh.leaseLost {
 		how = settledLate
@@ -99,6 +99,13 @@ func (cs *claimState) settle(t uint64, to uint8) (settling, int64) {
 	}
 	h.sh.gate.Free(1, int64(sl.size))
 	return how, o
+}
+
+// isOut says whether the message was handed out and is not settled, by the window.
+func (cs *claimState) isOut(t uint64) bool {
+	o, gen := splitToken(t)
+	sl := cs.h.w.get(o)
+	return sl != nil && sl.gen == gen && sl.claim == cs.no && (sl.state == out || sl.state == expired)
 }
 
 // settleOrphan settles what was out when the claim was fenced.

@@ -218,6 +218,17 @@ func (hs *holdings) nack(cs *claimState, backs []broker.Back, atMostOnce bool) e
 	return t.Err()
 }
 
+// lapsedOut says whether the lease of what is out has run out.
+func (hs *holdings) lapsedOut(cs *claimState, token uint64) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if !hs.shared.leased || !cs.isOut(token) {
+		return false
+	}
+	o, _ := splitToken(token)
+	return cs.h.w.state(o) == expired || hs.shared.leaseLost || time.Since(hs.contact) >= hs.leaseFor
+}
+
 // begin makes a holding and its first claim, and says that it is assigned. Receive sees it when it is admitted, for by then
 // that was told.
 func (hs *holdings) begin(n notice) *claimState {

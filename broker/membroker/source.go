@@ -219,6 +219,12 @@ func (s *Source) Nack(c *broker.Claim, backs []broker.Back) error {
 	return s.holdings.nack(cs, backs, s.traits.AtMostOnce)
 }
 
+// Lapsed says whether the lease of a message that is out has run out. See broker.LeaseReporter.
+func (s *Source) Lapsed(c *broker.Claim, token uint64) bool {
+	cs := s.own(c)
+	return cs != nil && s.holdings.lapsedOut(cs, token)
+}
+
 // rouse wakes Receive and the loop.
 func (s *Source) rouse() {
 	s.wake.Ring()

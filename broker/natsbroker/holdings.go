@@ -67,6 +67,18 @@ func (h *holdings) nack(c *broker.Claim, back []broker.Back) error {
 	return t.Err()
 }
 
+// lapsed says whether the lease of what is out has run out.
+func (h *holdings) lapsed(c *broker.Claim, token uint64) bool {
+	ses := h.sessionOf(c)
+	if ses == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := ses.slots.out(token)
+	return i != noSlot && h.stock.leases.expired(&ses.slots.all[i], h.stock.clock.now())
+}
+
 // sessionOf returns the session that c is the claim of; nil when it is none of this source.
 func (h *holdings) sessionOf(c *broker.Claim) *session {
 	if ses, ok := c.State.(*session); ok && ses.of == h {

@@ -15,7 +15,7 @@ import (
 )
 
 // A Source is a JetStream consumer. It implements broker.Source, broker.LagReporter, broker.FloorReporter, broker.Pauser (all
-// only), broker.Rebudgeter, broker.DeliveryLimiter and broker.Sharer.
+// only), broker.Rebudgeter, broker.DeliveryLimiter, broker.LeaseReporter and broker.Sharer.
 //
 // Delivery is at least once. Message.Attempt is an upper bound, since JetStream counts deliveries that no handler saw. Delays of
 // Nack are kept by the server, and occupy MaxAckPending while they wait. With Options.Ordered one process of a consumer at a time
@@ -49,6 +49,7 @@ var (
 	_ broker.Pauser          = (*Source)(nil)
 	_ broker.Rebudgeter      = (*Source)(nil)
 	_ broker.DeliveryLimiter = (*Source)(nil)
+	_ broker.LeaseReporter   = (*Source)(nil)
 	_ broker.Sharer          = (*Source)(nil)
 )
 
@@ -154,6 +155,9 @@ func (s *Source) Ack(c *broker.Claim, tokens []uint64) error { return s.held.ack
 
 // Nack implements broker.Source.
 func (s *Source) Nack(c *broker.Claim, back []broker.Back) error { return s.held.nack(c, back) }
+
+// Lapsed implements broker.LeaseReporter.
+func (s *Source) Lapsed(c *broker.Claim, token uint64) bool { return s.held.lapsed(c, token) }
 
 // Stop implements broker.Source.
 func (s *Source) Stop() { s.held.stop() }

@@ -98,6 +98,12 @@ func (s *spy) Pause(topics ...string) error { return s.Source.(abilities).Pause(
 // Resume is the source's.
 func (s *spy) Resume(topics ...string) error { return s.Source.(abilities).Resume(topics...) }
 
+// Lapsed is the source's, where it has leases.
+func (s *spy) Lapsed(c *broker.Claim, token uint64) bool {
+	l, ok := s.Source.(broker.LeaseReporter)
+	return ok && l.Lapsed(c, token)
+}
+
 // SetBudget is the source's, within what the spy holds it at.
 func (s *spy) SetBudget(b broker.Budget) {
 	s.budgets.mu.Lock()
