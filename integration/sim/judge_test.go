@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/integration/ledger"
 )
 
 // TestGivenUpWhileFrozen: what a process was called with when it stood still counts its time from then on, as the engine
@@ -199,5 +200,32 @@ func TestNackedByOneOfTwo(t *testing.T) {
 				t.Errorf("%d findings, want %d: %v", len(r.book.findings), c.found, r.book.findings)
 			}
 		})
+	}
+}
+
+// TestFailedAfterALateAck: a message fails in the second process that was given it, and what follows it begins there before it was
+// tried again. That is no mistake only where the first process had done it, and the claim has ended since.
+func TestFailedAfterALateAck(t *testing.T) {
+	first, second := &process{no: 1}, &process{no: 2}
+	before, _ := broker.NewClaim("in", 0, nil)
+	since, _ := broker.NewClaim("in", 0, nil)
+	for name, c := range map[string]struct {
+		first ledger.Outcome
+		next  *broker.Claim
+		want  bool
+	}{
+		"done, and the claim has ended":      {ledger.Done, since, true},
+		"done, under the same claim":         {ledger.Done, before, false},
+		"cancelled, and the claim has ended": {ledger.Cancelled, since, false},
+	} {
+		b := newBook()
+		failed := &entry{process: second, claim: before, begin: 3, end: 4, outcome: ledger.Failed, lane: "a"}
+		b.entries = []*entry{
+			{process: first, claim: before, begin: 1, end: 2, outcome: c.first, lane: "a"}, failed,
+			{message: 1, process: second, claim: c.next, begin: 5, end: 6, outcome: ledger.Done, lane: "a"},
+		}
+		if got := b.ackedLate(failed); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }

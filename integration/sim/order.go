@@ -89,6 +89,9 @@ func (r *run) judgeOrder() {
 			letters = append(letters, ledger.Letter{Seq: seq, Pid: e.process.no, At: gone})
 			letters = append(letters, ledger.Letter{Seq: seq, Pid: e.process.no, At: max(gone, e.end)})
 		}
+		if e.outcome == ledger.Failed && b.ackedLate(e) {
+			letters = append(letters, ledger.Letter{Seq: seq, Pid: e.process.no, At: e.end})
+		}
 		if e.zombie || e.batch != nil && e.outcome == ledger.Running {
 			if e.outcome == ledger.Done {
 				letters = append(letters, ledger.Letter{Seq: seq, Pid: e.process.no, At: e.end})
@@ -105,6 +108,21 @@ func (r *run) judgeOrder() {
 	for _, what := range o.Found {
 		b.find("order: %s", what)
 	}
+}
+
+// ackedLate says whether a failed run may have been of a message that was settled by then: another process had lost it, done, and
+// its ack came to the broker while this one was at it. So nothing comes to be tried again once the claim has ended. Under the
+// same claim a retry holds up what follows all the same. It needs b.mu.
+func (b *book) ackedLate(e *entry) (done bool) {
+	for _, x := range b.entries {
+		switch {
+		case x.process == e.process && x.claim == e.claim && x.lane == e.lane && x.begin > e.end:
+			return false
+		case x.process != e.process && x.message == e.message && x.outcome == ledger.Done && x.end < e.begin:
+			done = true
+		}
+	}
+	return done
 }
 
 // placeOf is where a message stands among all: by topic, partition, how often the topic was made anew, and offset. It needs
