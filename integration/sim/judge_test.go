@@ -203,8 +203,8 @@ func TestNackedByOneOfTwo(t *testing.T) {
 	}
 }
 
-// TestFailedAfterALateAck: a message fails in the second process that was given it, and what follows it begins there before it was
-// tried again. That is no mistake only where the first process had done it, and the claim has ended since.
+// TestFailedAfterALateAck: a message fails in the second process that was given it, and what follows it begins there before it
+// was tried again. That is no mistake only where the first process had done it, and the claim has ended since.
 func TestFailedAfterALateAck(t *testing.T) {
 	first, second := &process{no: 1}, &process{no: 2}
 	before, _ := broker.NewClaim("in", 0, nil)
