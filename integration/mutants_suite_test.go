@@ -162,7 +162,7 @@ var suiteMutants = []suiteMutant{
 	{"late ack not sent", []edit{{"broker/membroker/holdinglist.go",
 		"			h.acks = append(h.acks, o) // of use still: it spares the next holder the work\n", "			_ = o\n"}}, "leased", "LateAck"},
 	{"lapsed lease not told", []edit{{"broker/membroker/source.go", "	return cs != nil && s.holdings.lapsedOut(cs, token)\n",
-		"	return false\n"}}, "leased", "Lapsed"},
+		"	return cs == nil\n"}}, "leased", "Lapsed"},
 	{"given back late at Close", []edit{{"broker/membroker/loop.go", "		if l.holdings.silent(time.Now()) > 0 {", "		if false {"}},
 		"leased", "CloseGivesBackLate"},
 	{"second close does not wait", []edit{{"broker/kit/life.go", "		<-l.done\n		return l.err\n", "		return nil\n"}}, both,
