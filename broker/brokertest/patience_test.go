@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,32 @@ func TestPatienceOfWhoStarves(t *testing.T) {
 	c.doUnstarved(t, &h)
 	if len(had) != 3 || had[0] != h.Patience/4 || had[1] != had[0] || had[2] != h.Patience {
 		t.Errorf("patience was %v", had)
+	}
+}
+
+// A case that has failed may have goroutines that still say more, while it is looked whether that counts: no race.
+func TestWhoSaysMoreAfterAFailure(t *testing.T) {
+	h := Harness{Lease: time.Nanosecond, Patience: time.Hour, New: nothing} // any wait for a processor is too long
+	var all sync.WaitGroup
+	runs := 0
+	c := &testCase{name: "goes on", run: func(w *world) {
+		time.Sleep(10 * pulseEvery)
+		if runs++; runs > 1 {
+			return
+		}
+		for range 4 {
+			all.Go(func() {
+				for range 100 {
+					w.Errorf("so did this")
+				}
+			})
+		}
+		w.Fatal("it failed")
+	}}
+	c.doUnstarved(t, &h)
+	all.Wait()
+	if runs != 2 {
+		t.Errorf("it ran %d times, want 2", runs)
 	}
 }
 

@@ -109,8 +109,8 @@ func Failures(t *testing.T, h Harness, names ...string) map[string][]string {
 		} else {
 			r.do(func() { c.do(r, &h) })
 		}
-		if r.failed {
-			failed[c.name] = r.said
+		if didFail, said := r.told(); didFail {
+			failed[c.name] = said
 		}
 	}
 	return failed
@@ -133,10 +133,11 @@ func (c *testCase) doUnstarved(t *testing.T, h *Harness) {
 		r.do(func() { c.do(r, &now) })
 		p.stop()
 		leave()
-		if !r.failed {
+		failed, said := r.told()
+		if !failed {
 			return
 		}
-		text := strings.Join(r.said, "\n")
+		text := strings.Join(said, "\n")
 		if !p.starved() || try == tries {
 			t.Errorf("%s\n(%s)", text, p.text())
 			return
@@ -261,6 +262,13 @@ func (r *recorder) say(text string) {
 	defer r.mu.Unlock()
 	r.failed = true
 	r.said = append(r.said, text)
+}
+
+// told is whether the case failed, and what it said. A case that ended at a failure may have goroutines that go on to say more.
+func (r *recorder) told() (failed bool, said []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed, slices.Clone(r.said)
 }
 
 // position says where in the suite, and called from where in it, something failed.
