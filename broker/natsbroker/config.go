@@ -283,10 +283,7 @@ func (c Connection) validate(f *broker.Findings) {
 }
 
 func (c Connection) validateURL(f *broker.Findings, at broker.Field, raw string) {
-	if !strings.Contains(raw, "://") {
-		raw = "nats://" + raw
-	}
-	u, err := url.Parse(raw)
+	u, err := parseURL(raw)
 	if err != nil { // its text repeats the URL, which may hold a password
 		f.Add(at, "cannot be read as a URL")
 		return
@@ -317,6 +314,14 @@ func (c Connection) validateURL(f *broker.Findings, at broker.Field, raw string)
 		f.Add(at,
 			"is %s: a password or token would go there without TLS; use tls:// or set %v", shown, broker.Field("PlaintextAuth"))
 	}
+}
+
+// parseURL reads a server's URL, which may go without a scheme.
+func parseURL(raw string) (*url.URL, error) {
+	if !strings.Contains(raw, "://") {
+		raw = "nats://" + raw
+	}
+	return url.Parse(raw)
 }
 
 // withoutSecrets is a URL as it may be shown: a name without a password is a token.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -377,36 +376,6 @@ func (l *link) close() {
 	}
 }
 
-// A wire is a socket that counts its reads: bytes that trickle in are a sign of life, long before they are a message. And it ends
-// with a write that takes too long. nats.go drops what it had in its buffer then, and goes on where nothing of it was written, as
-// to a server that has not read for FlusherTimeout: a subscription in it would be unknown to the server for as long as the
-// connection lives, and after a PING each PONG would be taken for that of the one before. After any other failure there is
-// nothing more to be read either, but perhaps why.
-type wire struct {
-	net.Conn
-	reads  atomic.Uint64
-	failed atomic.Pointer[error] // the write
-}
-
-func (w *wire) Read(p []byte) (int, error) {
-	n, err := w.Conn.Read(p)
-	if n > 0 {
-		w.reads.Add(1)
-	}
-	if why := w.failed.Load(); err != nil && why != nil {
-		err = *why
-	}
-	return n, err
-}
-
-func (w *wire) Write(p []byte) (int, error) {
-	n, err := w.Conn.Write(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) && w.failed.CompareAndSwap(nil, &err) {
-		_ = w.Close()
-	}
-	return n, err
-}
-
 // reads is how often the present socket gave bytes.
 func (l *link) reads() uint64 {
 	if w := l.wire.Load(); w != nil {
@@ -473,10 +442,7 @@ func (c Connection) mayDial(address string) error {
 // one may lead away from this machine, and is dialed.
 func (c Connection) loginInURL() (found bool) {
 	for _, raw := range c.URLs {
-		if !strings.Contains(raw, "://") {
-			raw = "nats://" + raw
-		}
-		u, err := url.Parse(raw)
+		u, err := parseURL(raw)
 		switch {
 		case err != nil:
 		case u.User != nil:
@@ -525,10 +491,7 @@ func (c Connection) pause(n int) time.Duration {
 func (c Connection) where() string {
 	var hosts []string
 	for _, raw := range c.URLs {
-		if !strings.Contains(raw, "://") {
-			raw = "nats://" + raw
-		}
-		if u, err := url.Parse(raw); err == nil {
+		if u, err := parseURL(raw); err == nil {
 			hosts = append(hosts, u.Scheme+"://"+u.Host)
 		}
 	}

@@ -1,9 +1,7 @@
 package natsbroker
 
 import (
-	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -30,11 +28,7 @@ func (s *CoreSource) Describe() broker.Description {
 // describe is what the addresses say; nothing of a login that stands in one.
 func describe(urls []string) broker.Description {
 	d := broker.Description{System: "nats"}
-	first := urls[0]
-	if !strings.Contains(first, "://") {
-		first = "nats://" + first
-	}
-	if u, err := url.Parse(first); err == nil {
+	if u, err := parseURL(urls[0]); err == nil {
 		d.Server = u.Hostname()
 		d.Port, _ = strconv.Atoi(u.Port())
 	}

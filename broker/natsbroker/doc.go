@@ -22,8 +22,8 @@
 // state.
 //
 //	config.go        settings, checked before any connection
-//	conn.go          the connection: reconnect for ever; login.go: who we are there, and whom we trust, by TLS; refused.go: what
-//	                 the server refuses, and perhaps takes later
+//	conn.go          the connection: reconnect for ever; wire.go: its socket; login.go: who we are there, and whom we trust, by
+//	                 TLS; refused.go: what the server refuses, and perhaps takes later
 //	durable.go       the stream and the consumer: create, or compare field by field; remote.go asks about them
 //	source.go        what it is put together from; life.go: Open and Close; describe.go, reads.go: what it says of itself
 //
