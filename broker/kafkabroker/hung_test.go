@@ -95,6 +95,18 @@ func (c *deafConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// deafen has requests of a kind go nowhere, over each connection to a broker that hangs when it is made.
+func deafen(cfg *Config, key uint16, hangs func(to string) bool, asked func(to string)) {
+	dial := cfg.dial
+	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
+		c, err := dial(ctx, network, to)
+		if err != nil || !hangs(to) {
+			return c, err
+		}
+		return &deafConn{c, key, func() { asked(to) }}, nil
+	}
+}
+
 // TestHungLeaders: several leaders hang. All of them are asked where their logs end, beside each other: who waited for one after
 // the other would not look for new leaders in all that time, nor tell the lag of the other partitions.
 func TestHungLeaders(t *testing.T) {
@@ -115,11 +127,11 @@ func TestHungLeaders(t *testing.T) {
 			cfg.RequestTimeout = time.Hour
 			var mu sync.Mutex
 			asked := make(map[string]bool)
-			dial := cfg.dial
-			cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
-				c, err := dial(ctx, network, to)
-				return &deafConn{c, keyListOffsets, func() { mu.Lock(); defer mu.Unlock(); asked[to] = true }}, err
-			}
+			deafen(&cfg, keyListOffsets, func(string) bool { return true }, func(to string) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked[to] = true
+			})
 			ctx, cancel := context.WithCancel(t.Context())
 			var measures sync.WaitGroup
 			measures.Go(func() { measure(ctx, t, ts, cfg) })
@@ -162,14 +174,8 @@ func TestHungRange(t *testing.T) {
 	var hung atomic.Bool
 	cfg := ts.config(ts.net.link())
 	cfg.RequestTimeout = time.Hour
-	dial := cfg.dial
-	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
-		c, err := dial(ctx, network, to)
-		if err != nil || !hung.Load() { // a question that is under way has its connection
-			return c, err
-		}
-		return &deafConn{c, keyListOffsets, func() { asked.Add(1) }}, nil
-	}
+	// a question that is under way has its connection
+	deafen(&cfg, keyListOffsets, func(string) bool { return hung.Load() }, func(string) { asked.Add(1) })
 	r := startRunner(t, cfg)
 	want := append(ts.put(t, ts.topics[0], 0, 1), ts.put(t, ts.topics[1], 0, 1)...)
 	eventually(t, "it works", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
@@ -202,14 +208,7 @@ func TestHungLeaderAndBudget(t *testing.T) {
 	cfg := ts.config(ts.net.link())
 	cfg.RequestTimeout = time.Hour
 	var asked atomic.Int32
-	dial := cfg.dial
-	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
-		c, err := dial(ctx, network, to)
-		if err != nil || to != ts.brokers[gone] {
-			return c, err
-		}
-		return &deafConn{Conn: c, key: keyFetch, asked: func() { asked.Add(1) }}, nil
-	}
+	deafen(&cfg, keyFetch, func(to string) bool { return to == ts.brokers[gone] }, func(string) { asked.Add(1) })
 	s, err := NewSource(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -241,14 +240,8 @@ func TestHungMeasure(t *testing.T) {
 	var asked atomic.Int32
 	cfg := ts.config(ts.net.link())
 	cfg.Brokers, cfg.RequestTimeout = []string{ts.brokers[here]}, time.Hour
-	dial := cfg.dial
-	cfg.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
-		c, err := dial(ctx, network, to)
-		if err != nil || to != ts.brokers[gone] || !hung.Load() {
-			return c, err
-		}
-		return &deafConn{c, keyListOffsets, func() { asked.Add(1) }}, nil
-	}
+	deafen(&cfg, keyListOffsets, func(to string) bool { return to == ts.brokers[gone] && hung.Load() },
+		func(string) { asked.Add(1) })
 	r := startRunner(t, cfg)
 	want := append(ts.put(t, ts.topics[0], 0, 1), ts.put(t, ts.topics[1], 0, 1)...)
 	eventually(t, "it works", func() bool { return r.has(want) && ts.unsettled(t) == 0 })

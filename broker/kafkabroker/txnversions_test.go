@@ -108,13 +108,7 @@ func TestTransactionVersions(t *testing.T) {
 				if i == 1 {
 					w.forget(c.busy)
 				}
-				ts.put(t, ts.topics[0], i, 1)
-				m := <-r.out
-				if err := s.AckEmitting(m.Claim, []broker.Emission{{Tokens: []uint64{m.Token},
-					Outs: []broker.Outgoing{{Topic: ts.outputs, Value: fmt.Append(nil, i)}}}}); err != nil {
-					t.Fatal(err)
-				}
-				eventually(t, "it is stored", func() bool { return len(ts.stored(t, ts.outputs)) == i+1 })
+				ts.handOn(t, r, i)
 			}
 			for i, m := range ts.stored(t, ts.outputs) {
 				if !bytes.Equal(m.Value, fmt.Append(nil, i)) {
@@ -143,6 +137,18 @@ func TestTransactionVersions(t *testing.T) {
 	}
 }
 
+// handOn stores a message, emits with its ack its number as the output, and waits until that is stored.
+func (ts *testSystem) handOn(t *testing.T, r *runner, i int) {
+	t.Helper()
+	ts.put(t, ts.topics[0], i, 1)
+	m := <-r.out
+	if err := r.s.AckEmitting(m.Claim, []broker.Emission{{Tokens: []uint64{m.Token},
+		Outs: []broker.Outgoing{{Topic: ts.outputs, Value: fmt.Append(nil, i)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is stored", func() bool { return len(ts.stored(t, ts.outputs)) == i+1 })
+}
+
 // TestTransactionsOfOldBrokers: brokers since Kafka 2.5 have what transactions need, some of it in older versions.
 func TestTransactionsOfOldBrokers(t *testing.T) {
 	t.Parallel()
@@ -160,13 +166,7 @@ func TestTransactionsOfOldBrokers(t *testing.T) {
 				out: make(chan broker.Message, 10)}
 			r.open(t)
 			for i := range 2 {
-				ts.put(t, ts.topics[0], i, 1)
-				m := <-r.out
-				if err := s.AckEmitting(m.Claim, []broker.Emission{{Tokens: []uint64{m.Token},
-					Outs: []broker.Outgoing{{Topic: ts.outputs, Value: fmt.Append(nil, i)}}}}); err != nil {
-					t.Fatal(err)
-				}
-				eventually(t, "it is stored", func() bool { return len(ts.stored(t, ts.outputs)) == i+1 })
+				ts.handOn(t, r, i)
 			}
 			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
 		})
