@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -147,7 +148,13 @@ func TestHarnessSeesLoss(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		kills := lengths(8, 20)
 		a := runKills(t, k.start(t), killRow{Row: "sigkill", Discipline: k.naive, Kills: kills, SlowOneIn: lengths(20, 100),
-			Messages: lengths[int64](0, 30_000)}, (*field).killConsumer)
+			Messages: lengths[int64](0, 30_000)}, func(f *field, t *testing.T, i int) {
+			if i < kills-1 {
+				f.killConsumer(t, i)
+			} else { // on a slow machine, none of the kills above may have met a slow handler
+				f.killWhileLosing(t)
+			}
+		})
 		if a.Lost == 0 {
 			t.Errorf("%s lost nothing over its kills: this harness cannot see loss", k.naive)
 		}
@@ -310,6 +317,31 @@ func (f *field) killConsumer(t *testing.T, i int) {
 	t.Helper()
 	f.consumers[i%len(f.consumers)].kill()
 	f.consumers[i%len(f.consumers)] = f.start(t)
+}
+
+// killWhileLosing waits until the broker calls something settled that no handler has finished, and kills all consumers then. They
+// stand still while it looks, so that no handler ends between the look and the kill.
+func (f *field) killWhileLosing(t *testing.T) {
+	t.Helper()
+	all := func(do func(*process)) {
+		for _, p := range f.consumers {
+			do(p)
+		}
+	}
+	eventually(t, "something is settled that is not handled", func() bool {
+		all(func(p *process) { p.signal(t, syscall.SIGSTOP) })
+		b := f.on.progress(t)
+		acked, sent := f.load.confirmed()
+		if ledger.Settle(acked, sent, f.entries(t), b).Lost > 0 {
+			return true
+		}
+		all(func(p *process) { p.signal(t, syscall.SIGCONT) })
+		time.Sleep(100 * time.Millisecond) // they work
+		return false
+	})
+	for i := range f.consumers {
+		f.killConsumer(t, i)
+	}
 }
 
 func (f *field) terminateConsumer(t *testing.T, i int) {

@@ -16,8 +16,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// adminLimit bounds one administrative task, leader elections included.
-const adminLimit = 30 * time.Second
+// adminLimit bounds one administrative task, leader elections included. A broker on a slow disk takes more than half a minute to
+// make a thousand partitions, and does nothing else meanwhile.
+const adminLimit = 2 * time.Minute
 
 // CreateTopic makes a topic with the replicas that the cluster has, and waits until each partition has a leader. configs may be
 // nil.
