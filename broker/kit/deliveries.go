@@ -84,7 +84,7 @@ func NewDeliveries[ID comparable](lease time.Duration, gate *Gate) *Deliveries[I
 
 // Arrive takes a message that came in the answer to what was asked at a time. It is not fresh where it is here already: then its
 // lease counts anew; nor where it is finished: then it is acked again. A fresh one is handed out or returned next. One that was
-// given back, and comes again before that was sent, is fresh: see Settle.Count.
+// given back, and comes again before that was sent or heard of, is fresh, and the give-back is void: see Unsent.
 func (ds *Deliveries[ID]) Arrive(id ID, size int64, count int32, asked time.Time) (d *Delivery[ID], fresh bool) {
 	if d = ds.here[id]; d != nil && (d.fate == notYet || d.fate == acked) {
 		d.Lease.Renew(asked)
@@ -219,10 +219,17 @@ func (ds *Deliveries[ID]) Due() (due []*Delivery[ID]) {
 
 // Unsent takes up to n settles, the oldest first; the adapter sends them, in this order, and then calls Sent or Again. A
 // give-back that is late by now is not sent any more. unconfirmed is how many of those had said nil: tell broker.Unconfirmed.
+//
+// Nor is one whose message has come again since. The sequence: the broker takes a give-back, and its answer gets lost; the
+// message comes again, and runs here; the give-back is sent once more, and takes it from here. Where no handler had it the first
+// time, it may have the same count as then, so that the broker cannot tell.
 func (ds *Deliveries[ID]) Unsent(n int) (settles []Settle[ID], unconfirmed int64) {
 	for len(ds.unsent) > 0 && len(settles) < n {
 		d := ds.unsent[0]
 		ds.unsent = ds.unsent[1:]
+		if d.fate != acked && ds.here[d.ID] != d {
+			continue
+		}
 		if d.fate != acked && d.late() {
 			ds.drop(d)
 			unconfirmed += d.broken()
