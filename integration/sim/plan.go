@@ -20,6 +20,7 @@ func Plan(k Kind, seed uint64) Schedule {
 	s.Settings.Whole = s.Settings.Batch > 0 && whole(seed)
 	sizes(&s.Settings, seed)
 	s.Settings.BatchBytes = batchBytes(s.Settings, seed)
+	s.Settings.Linger = linger(s.Settings, seed)
 	s.Handlers = p.handlers(s.Settings)
 	left := 30 + p.IntN(150)
 	for range 3 + p.IntN(10) {
@@ -136,6 +137,15 @@ func batchBytes(s Settings, seed uint64) int {
 		return 0
 	}
 	return 1 + p.IntN(s.Batch*(5+s.Size))
+}
+
+// linger has batches gather for long, so that claims end, and processes stop, while they do. By dice of its own, too.
+func linger(s Settings, seed uint64) Span {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 31))}
+	if s.Batch == 0 || !p.oneIn(2) {
+		return 0
+	}
+	return Span(100*time.Millisecond) + p.span(time.Second)
 }
 
 // hooked is by dice of its own, too.

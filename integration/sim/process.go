@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 	p.hook(&cfg)
 	if s.Batch > 0 {
 		cfg.Batch = &consumer.Batch{Handler: p.handleBatch, Size: s.Batch, Bytes: s.BatchBytes, ByKey: s.ByKey,
-			Linger: 50 * time.Millisecond}
+			Linger: cmp.Or(time.Duration(s.Linger), lingers)}
 	} else {
 		var err error
 		if cfg.Handler, err = p.limit(p.once(p.handle)); err != nil {
@@ -117,6 +118,7 @@ func (p *process) config(rnd *rand.Rand) (consumer.Config, error) {
 var backoff = consumer.Backoff{Initial: 50 * time.Millisecond, Max: 400 * time.Millisecond}
 
 const (
+	lingers      = 50 * time.Millisecond
 	cancelGrace  = 500 * time.Millisecond
 	closeTimeout = 5 * time.Second
 )
