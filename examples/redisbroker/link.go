@@ -2,7 +2,6 @@ package redisbroker
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,16 +18,18 @@ type link struct {
 }
 
 // run runs a script on a stream, for no longer than the timeout, and notes whether there is contact. Leases count from asked on.
+// A server that answers and refuses for now (a replica, one that loads or cannot save) is as good as away, and is told of so;
+// what the caller deals with is contact.
 func (l *link) run(ctx context.Context, script *redis.Script, stream string, args ...any) (cmd *redis.Cmd, asked time.Time) {
 	limited, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	asked = time.Now()
 	cmd = script.Run(limited, l.rdb, []string{stream}, append([]any{l.group, l.me}, args...)...)
-	switch answer := redis.Error(nil); {
-	case cmd.Err() == nil, errors.As(cmd.Err(), &answer): // a refusal is contact, too
+	switch err := cmd.Err(); {
+	case err == nil, isGone(err), isFinal(err):
 		l.events.Found(asked)
 	case ctx.Err() == nil: // else it was given up here
-		l.events.Lost(cmd.Err())
+		l.events.Lost(err)
 	}
 	return cmd, asked
 }

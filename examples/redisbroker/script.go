@@ -103,8 +103,11 @@ end
 return redis.call('XGROUP', 'DELCONSUMER', key, group, me)
 `)
 
-// lagScript returns how many entries are pending and how many unread; -1 where the server does not know.
+// lagScript returns how many entries are pending and how many unread; -1 where the server does not know. It acks what is not
+// there first, so that it is refused where writing is: else the lag would say that there is contact, and each pull that there is
+// none.
 var lagScript = redis.NewScript(`
+redis.call('XACK', KEYS[1], ARGV[1], '0-0')
 for _, x in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
 	local t = {}
 	for i = 1, #x, 2 do t[x[i]] = x[i+1] end
