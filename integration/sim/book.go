@@ -33,6 +33,7 @@ type book struct {
 	lastLetter map[int]time.Time
 	stamps     []ledger.Letter
 	had        map[had][]time.Time    // when a process was given a message
+	backs      map[back][]time.Time   // when one was given back
 	renewals   map[string][]time.Time // when a topic was made anew
 	restarts   map[string]time.Time   // when somebody began a partition anew for that last, by its name
 	offers     map[output]*offer
@@ -105,13 +106,29 @@ type had struct {
 	process *process
 }
 
+// A back is a message that was given back under a claim.
+type back struct {
+	message int
+	claim   *broker.Claim
+}
+
 func newBook() *book {
 	return &book{
 		began: time.Now(), runs: map[int]int{}, done: map[int]int{}, letters: map[int]int{}, lastLetter: map[int]time.Time{},
 		crashed: map[int]bool{},
-		had:     map[had][]time.Time{}, renewals: map[string][]time.Time{},
+		had:     map[had][]time.Time{}, backs: map[back][]time.Time{}, renewals: map[string][]time.Time{},
 		restarts: map[string]time.Time{},
 		offers:   map[output]*offer{}, ids: map[string]output{},
+	}
+}
+
+// gaveBack notes what was given back under a claim.
+func (b *book) gaveBack(c *broker.Claim, places []place) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, at := range places {
+		of := back{numberOf([]byte(at.value)), c}
+		b.backs[of] = append(b.backs[of], time.Now())
 	}
 }
 

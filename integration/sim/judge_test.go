@@ -204,7 +204,8 @@ func TestNackedByOneOfTwo(t *testing.T) {
 }
 
 // TestFailedAfterALateAck: a message fails in the second process that was given it, and what follows it begins there before it
-// was tried again. That is no mistake only where the first process had done it, and the claim has ended since.
+// was tried again. That is no mistake only where the first process had done it, and the claim has ended since, or it was given
+// back.
 func TestFailedAfterALateAck(t *testing.T) {
 	first, second := &process{no: 1}, &process{no: 2}
 	before, _ := broker.NewClaim("in", 0, nil)
@@ -212,13 +213,19 @@ func TestFailedAfterALateAck(t *testing.T) {
 	for name, c := range map[string]struct {
 		first ledger.Outcome
 		next  *broker.Claim
+		back  bool
 		want  bool
 	}{
-		"done, and the claim has ended":      {ledger.Done, since, true},
-		"done, under the same claim":         {ledger.Done, before, false},
-		"cancelled, and the claim has ended": {ledger.Cancelled, since, false},
+		"done, and the claim has ended":      {ledger.Done, since, false, true},
+		"done, under the same claim":         {ledger.Done, before, false, false},
+		"done, and given back":               {ledger.Done, before, true, true},
+		"cancelled, and the claim has ended": {ledger.Cancelled, since, false, false},
+		"cancelled, and given back":          {ledger.Cancelled, before, true, false},
 	} {
 		b := newBook()
+		if c.back {
+			b.backs[back{0, before}] = []time.Time{{}}
+		}
 		failed := &entry{process: second, claim: before, begin: 3, end: 4, outcome: ledger.Failed, lane: "a"}
 		b.entries = []*entry{
 			{process: first, claim: before, begin: 1, end: 2, outcome: c.first, lane: "a"}, failed,

@@ -111,18 +111,26 @@ func (r *run) judgeOrder() {
 }
 
 // ackedLate says whether a failed run may have been of a message that was settled by then: another process had lost it, done, and
-// its ack came to the broker while this one was at it. So nothing comes to be tried again once the claim has ended. Under the
-// same claim a retry holds up what follows all the same. It needs b.mu.
+// its ack came to the broker while this one was at it. So nothing comes to be tried again once the claim has ended, or the
+// message was given back, as one is whose lease ran out while it waited for its retry. Otherwise that holds up what follows all
+// the same. It needs b.mu.
 func (b *book) ackedLate(e *entry) (done bool) {
 	for _, x := range b.entries {
 		switch {
-		case x.process == e.process && x.claim == e.claim && x.lane == e.lane && x.begin > e.end:
+		case x.process == e.process && x.claim == e.claim && x.lane == e.lane && x.begin > e.end && !b.wasBack(e, x.began):
 			return false
 		case x.process != e.process && x.message == e.message && x.outcome == ledger.Done && x.end < e.begin:
 			done = true
 		}
 	}
 	return done
+}
+
+// wasBack says whether the message of a run was given back under its claim behind it, and before a time. It needs b.mu.
+func (b *book) wasBack(e *entry, before time.Time) bool {
+	return slices.ContainsFunc(b.backs[back{e.message, e.claim}], func(at time.Time) bool {
+		return !at.Before(e.ended) && !at.After(before)
+	})
 }
 
 // placeOf is where a message stands among all: by topic, partition, how often the topic was made anew, and offset. It needs

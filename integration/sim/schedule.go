@@ -39,7 +39,8 @@ type Settings struct {
 	ByKey bool           `json:"by_key,omitempty"`
 	// BatchBytes is at how many bytes a batch is complete; 0: the default, which none reaches.
 	BatchBytes int `json:"batch_bytes,omitempty"`
-	// Linger is how long a batch waits for others at most; 0: lingers. Where it is long, what gathers is copied first, and gathers on.
+	// Linger is how long a batch waits for others at most; 0: lingers. Where it is long, what gathers is copied first, and gathers
+	// on.
 	Linger Span `json:"linger,omitempty"`
 	// Whole: a batch in which a handler fails has one error for all of it.
 	Whole    bool `json:"whole,omitempty"`

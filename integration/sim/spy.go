@@ -268,7 +268,7 @@ func (s *spy) Nack(c *broker.Claim, back []broker.Back) error {
 	for i := range back {
 		tokens[i] = back[i].Token
 	}
-	s.settle(c, tokens)
+	s.p.run.book.gaveBack(c, s.settle(c, tokens))
 	lost := s.lost(c)
 	defer s.promptly("Nack")()
 	err := s.Source.Nack(c, back)
