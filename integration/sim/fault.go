@@ -80,6 +80,8 @@ const (
 	Recreate What = "recreate"
 	// Make makes the topic N of dead letters and of what handlers emit. Before that there is none.
 	Make What = "make"
+	// Edit gives the durables other settings by the broker's tools, as a person does: those of N.
+	Edit What = "edit"
 )
 
 // traits of a fault.
@@ -123,6 +125,7 @@ var whats = map[What]traits{
 	Grow:          {counts: true, weight: 1},
 	Trim:          {counts: true, weight: 1},
 	Recreate:      {counts: true, weight: 1},
+	Edit:          {counts: true},                              // planned by itself
 	Make:          {counts: true},                              // planned by itself
 	Limit:         {engine: true, process: true, counts: true}, // planned by itself
 	Sick:          {engine: true, lasts: true},                 // the same

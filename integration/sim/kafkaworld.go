@@ -32,6 +32,7 @@ func init() {
 			Revoke: ofGroup, Bounce: ofGroup,
 			Again:  "a reader chooses what it reads: Kafka sends nothing again",
 			Forget: "a commit that was answered is kept",
+			Edit:   "the broker has no settings of a group",
 		},
 		New: func(t testing.TB, s Schedule) World { return newKafkaWorld(t, s) },
 	})

@@ -22,6 +22,7 @@ func init() {
 		Leader: noNodes, Restart: noNodes + ", and Down is a broker that is away with its data",
 		Reset: "there are no connections; CutBoth for a moment is the same",
 		Grow:  "the number of partitions is fixed when a topic is made",
+		Edit:  "the broker has no settings of a group",
 	}
 	partitioned, leased := map[What]string{Forget: "a commit is kept at once"}, map[What]string{}
 	for w, why := range both {

@@ -209,6 +209,8 @@ func (w *natsWorld) Do(f Fault, p Process) (undo func(), err error) {
 		return nil, w.ask(func(ctx context.Context) error { return w.create(ctx, w.schedule.made(f)) })
 	case Recreate:
 		return nil, w.recreate(f.N)
+	case Edit:
+		return nil, w.edit(f.N)
 	}
 	return nil, fmt.Errorf("a nats-server does not know how to do %q", f.What)
 }
@@ -236,6 +238,33 @@ func (w *natsWorld) unpin(n int) error {
 		})
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return fmt.Errorf("unpinning %s: %w", group, err)
+		}
+	}
+	return nil
+}
+
+// edit gives the durables that are there other settings: fewer messages out, perhaps fewer than are out, smaller pulls, or a pin
+// that is kept for longer. The ack wait stays: by it we judge what a lease is.
+func (w *natsWorld) edit(n int) error {
+	for group, topics := range w.groups {
+		for _, topic := range topics {
+			err := w.ask(func(ctx context.Context) error {
+				info, err := w.info(ctx, topic, group)
+				if err != nil {
+					return err
+				}
+				cc, lease := info.Config, time.Duration(w.schedule.Settings.Lease)
+				cc.MaxAckPending, cc.MaxRequestBatch = 1+n, n%4*2
+				cc.MaxRequestExpires = time.Duration(n%3) * time.Second
+				if cc.PinnedTTL > 0 {
+					cc.PinnedTTL = lease*5/4 + lease*time.Duration(n%3)/2
+				}
+				_, err = w.js.UpdateConsumer(ctx, topic, cc)
+				return err
+			})
+			if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+				return fmt.Errorf("editing %s: %w", group, err)
+			}
 		}
 	}
 	return nil

@@ -39,6 +39,7 @@ func Plan(k Kind, seed uint64) Schedule {
 	s.Settings.Routes = s.Settings.Letters && routed(seed)
 	s.Steps = lacking(s, seed)
 	s.Steps = limited(k, &s.Settings, seed, s.Steps)
+	s.Steps = edited(k, seed, s.Steps)
 	s.Steps = broken(&s.Settings, seed, s.Steps)
 	s.Settings.Dedup = s.Settings.Batch == 0 && deduped(seed)
 	return s
@@ -231,6 +232,19 @@ func limited(k Kind, s *Settings, seed uint64, steps []Step) (all []Step) {
 		}
 	}
 	return all
+}
+
+// edited has durables be given other settings while they are in use. By dice of its own, too.
+func edited(k Kind, seed uint64, steps []Step) []Step {
+	p := planner{Rand: rand.New(rand.NewPCG(seed, 32))}
+	if k.Can(Edit) != nil || !p.oneIn(4) {
+		return steps
+	}
+	for range 1 + p.IntN(3) {
+		step := Step{After: p.span(700 * time.Millisecond), Fault: Fault{What: Edit, N: p.IntN(64)}}
+		steps = slices.Insert(slices.Clone(steps), p.IntN(len(steps)+1), step)
+	}
+	return steps
 }
 
 // deduped is by dice of its own, too.
