@@ -25,7 +25,7 @@ type pulls struct {
 	refused    seldom        // requests that were refused
 	nobody     nobody        // to take them
 	lingers    []*inbox      // left, and still listened to; see linger
-	count      uint64        // the newest delivery's consumer sequence, where a pause left the inbox; 0: nothing is known of it
+	count      uint64        // the newest delivery's consumer sequence, where the inbox was left; 0: nothing is known of it
 }
 
 // An inbox is the subscription to which pulls are answered. A new one is made when the old one's requests are void, so that what
@@ -72,11 +72,15 @@ func (p *pulls) enter(b *inbox) (old *inbox) {
 	return old
 }
 
-// leave voids the requests, and returns their inbox, to be drained.
+// leave voids the requests, and returns their inbox, to be drained. The next one goes on counting, unless the server may have
+// crashed.
 func (p *pulls) leave() (old *inbox) {
 	old, p.in = p.in, nil
 	if old != nil {
 		old.retired, old.owed = true, p.asked
+		if !old.doubted {
+			p.count = old.last
+		}
 	}
 	p.reset()
 	p.meter.void()
@@ -125,13 +129,6 @@ func (p *pulls) doubt() {
 	p.count = 0
 	if p.in != nil {
 		p.in.doubted = true
-	}
-}
-
-// pause is before an inbox is left for one: the next inbox goes on counting, unless the server may have crashed.
-func (p *pulls) pause() {
-	if p.in != nil && !p.in.doubted {
-		p.count = p.in.last
 	}
 }
 

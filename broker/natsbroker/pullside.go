@@ -24,7 +24,6 @@ func (s pullSide) step() (p pullStep) {
 	case k.flow.fatal != nil || k.flow.closing:
 		p.idle, p.old = true, k.pulls.leaveAll()
 	case k.flow.givesBack() || k.ses == nil || k.ses.ended || k.ses.pin.lost != nil:
-		k.pulls.pause()
 		p.idle, p.old = true, append(k.pulls.lingered(k.clock.now()), k.leave())
 	default:
 		p.old = k.pulls.lingered(k.clock.now())

@@ -152,9 +152,9 @@ func (s *stock) arrived(b *inbox, m *nats.Msg, d delivery) {
 	}
 }
 
-// recount looks whether deliveries to an inbox count backwards, or to the next one behind a pause. A server that crashed, or
-// another leader, does not know the requests that are answered there. So the consumer was reset, or made anew, or a request met a
-// new leader that lacks the last deliveries of the one before.
+// recount looks whether deliveries to an inbox count backwards, or to the next one where nothing was in doubt. A server that
+// crashed, or another leader, does not know the requests that are answered there. So the consumer was reset, or made anew, or a
+// request met a new leader that lacks the last deliveries of the one before.
 func (s *stock) recount(b *inbox, d delivery) {
 	if d.consumer <= b.last {
 		b.ses.back, b.ses.pin.last = true, 0
@@ -476,6 +476,7 @@ func (s *stock) forgetConsumer(ses *session, over connEpoch) {
 		old.gone = true // else what lost its pin would still settle
 	}
 	s.outbox.letGo(over)
+	s.pulls.doubt()       // another one counts from 1
 	for ses.ready.n > 0 { // some may be deliveries of a consumer made anew
 		i := ses.ready.pop()
 		if sl := &ses.slots.all[i]; sl.nth > s.older {
