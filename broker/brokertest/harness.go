@@ -91,8 +91,9 @@ type Harness struct {
 type Setup struct {
 	// Topics wanted, at least 1, and Partitions of each, where the broker has partitions.
 	Topics, Partitions int
-	// Lease to use instead of Harness.Lease when it is not 0: some cases take a long one, to tell "given back" from "ran out". The
-	// case LeaseIsHeeded checks it, where there is Kill.
+	// Lease to use instead of Harness.Lease when it is not 0: some cases take a long one, to tell "given back" from "ran out", or
+	// since none has to run out in them: then it does not either where the machine stands still. The case LeaseIsHeeded checks it,
+	// where there is Kill.
 	Lease time.Duration
 	// Shares has processes tell their share of the work (broker.Sharer), where they do so only when they are told.
 	Shares bool
