@@ -269,6 +269,43 @@ func TestWhatHoldsInEveryCase(t *testing.T) {
 	}
 }
 
+// A publish that nobody confirmed may arrive yet: beside the next try of it.
+func TestPublishArrivesLate(t *testing.T) {
+	h := smallest(itself)
+	start := h.New
+	h.New = func(t testing.TB, s brokertest.Setup) *brokertest.System {
+		sys := start(t, s)
+		p := &late{store: func(ms []broker.Outgoing) { sys.Produce(t, 0, ms...) }}
+		sys.Publisher = func(testing.TB) broker.Publisher { return p }
+		sys.Down, sys.Up = func(testing.TB) { p.down = true }, func(testing.TB) { p.down = false }
+		return sys
+	}
+	if said := saidBy(brokertest.Failures(t, h, "PublishWhileDown")); said != "" {
+		t.Errorf("the suite said %q", said)
+	}
+}
+
+// late is a publisher whose first try behind an outage arrives with the second.
+type late struct {
+	store func([]broker.Outgoing)
+	down  bool
+	first []broker.Outgoing
+}
+
+func (p *late) Publish(_ context.Context, ms []broker.Outgoing) error {
+	switch {
+	case p.down:
+		return errors.New("down")
+	case p.first == nil:
+		p.first = ms
+		return errors.New("not confirmed")
+	}
+	p.store(append(p.first, ms...))
+	return nil
+}
+
+func (p *late) Close(context.Context) error { return nil }
+
 func badAck(s broker.Source, c *broker.Claim, tokens []uint64) error {
 	return errors.Join(s.Ack(c, tokens), errors.New("of its own"))
 }
