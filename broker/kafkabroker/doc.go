@@ -55,7 +55,8 @@
 //	                   produce.go; pace.go: how much at a time; partitioner.go: to which partition
 //	emit.go            what is emitted with acks; outputs.go: until it is stored
 //	transactor.go      stores it together with what is committed; transaction.go: its states; fate.go: what became of one;
-//	                   stuck.go: one that cannot end; destinations.go: the topics that it goes to; demands.go: what they
-//	                   refuse; txncoordinator.go: who keeps the transactional id; txnrequests.go: what is said
+//	                   stuck.go: one that cannot end; leftovers.go: one that was aborted and may be open; destinations.go: the
+//	                   topics that it goes to; demands.go: what they refuse; txncoordinator.go: who keeps the transactional
+//	                   id; txnrequests.go: what is said
 //	lagview.go         what others look at: lag; logview.go: letters; persist.go: while a broker is away for a moment
 package kafkabroker

@@ -99,6 +99,9 @@ func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGon
 		return f, err
 	}
 	x.phase = x.phase.after(txnTold)
+	if f != fateAborted {
+		x.left.committed()
+	}
 	return f, x.evasion()
 }
 
@@ -118,6 +121,7 @@ func (x *transactor) endAgain(ctx context.Context) (committed bool, err error) {
 		return x.endElsewhere(ctx, busy)
 	case err == nil:
 		x.phase = x.phase.after(txnConfirmed)
+		x.left.committed()
 		return true, nil
 	case code == 0, code == codeConcurrent, code.Temporary():
 		return false, err

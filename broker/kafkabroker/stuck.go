@@ -100,6 +100,7 @@ func (x *transactor) evade(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w; and under another id: %w", err, why, unnamed)
 	}
 	x.dest.hold(old, stuck)
+	x.left.evaded()
 	return &outputError{topic: where, first: true, err: fmt.Errorf("%w All else goes on under transactional id %s", why, x.to.id)}
 }
 

@@ -32,6 +32,7 @@ type topic struct {
 	name    string
 	id      topicID
 	leaders []int32 // by partition; -1: none at the moment
+	epochs  []int32 // of the leaders, by partition
 	err     error
 }
 
@@ -114,7 +115,7 @@ func readTopic(r *reader, version int16) topic {
 	for n := parts; n > 0 && !r.bad; n-- {
 		r.i16()
 		no, leader := r.i32(), r.i32()
-		r.i32()
+		epoch := r.i32()
 		for range 3 { // replicas, in sync, offline
 			for m := r.array(); m > 0 && !r.bad; m-- {
 				r.i32()
@@ -126,9 +127,9 @@ func readTopic(r *reader, version int16) topic {
 			break
 		}
 		for int32(len(t.leaders)) <= no {
-			t.leaders = append(t.leaders, -1)
+			t.leaders, t.epochs = append(t.leaders, -1), append(t.epochs, -1)
 		}
-		t.leaders[no] = leader
+		t.leaders[no], t.epochs[no] = leader, epoch
 	}
 	if version >= 8 {
 		r.i32()

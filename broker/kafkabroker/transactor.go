@@ -26,6 +26,7 @@ type transactor struct {
 	to        *txnCoordinator
 	otherID   func() string // a transactional id that nobody had
 	evaded    error         // of resolve: why another one was taken, until it has told
+	left      leftovers
 	dest      *destinations
 }
 
@@ -41,10 +42,14 @@ var (
 func newTransactor(k *coordinator, cfg *Config) *transactor {
 	dest := newDestinations(k.c, cfg.Compression == "snappy")
 	dest.parts = partitioner(cfg.Partitioner)
-	return &transactor{
+	x := &transactor{
 		c: k.c, k: k, timeout: cfg.TransactionTimeout, turn: make(chan struct{}, 1),
 		to: &txnCoordinator{c: k.c, id: cfg.transactionalID()}, otherID: cfg.otherTransactionalID, dest: dest,
 	}
+	if cfg.InstanceID != "" {
+		x.left = inherited()
+	}
+	return x
 }
 
 // enter waits until no transaction is under way, and lets none be until leave.
@@ -88,10 +93,14 @@ func (x *transactor) commit(ctx context.Context, ours func() bool, by map[member
 		return err
 	}
 	rounds, err := x.dest.plan(ctx, outs)
+	if err == nil {
+		err = x.sweep(ctx, rounds)
+	}
 	if err != nil {
 		return err
 	}
 	x.phase = x.phase.after(txnBegun)
+	x.left.begin(rounds)
 	if err := x.write(ctx, by, rounds); err != nil {
 		x.phase = x.phase.after(txnFailed)
 		return err
@@ -101,6 +110,7 @@ func (x *transactor) commit(ctx context.Context, ours func() bool, by map[member
 		return fmt.Errorf("%w: %w", errUnclear, err)
 	}
 	x.phase = x.phase.after(txnEnded)
+	x.left.committed()
 	x.dest.written(outs)
 	all(nil)
 	return nil
@@ -162,14 +172,14 @@ func (x *transactor) askName(ctx context.Context) error {
 // whether it belongs to the transaction, and where it would ask twice at a time it refuses one of them (NOT_ENOUGH_REPLICAS).
 func (x *transactor) write(ctx context.Context, by map[memberID][]*commitment, rounds [][]*outBatch) error {
 	if len(rounds) > 0 {
-		if err := x.addPartitions(ctx, rounds[0]); err != nil {
+		if err := x.announce(func() error { return x.addPartitions(ctx, x.left.last) }); err != nil {
 			return err
 		}
 		if err := x.produceAll(ctx, parcels(rounds)); err != nil {
 			return err
 		}
 	}
-	if err := x.addGroup(ctx); err != nil {
+	if err := x.announce(func() error { return x.addGroup(ctx) }); err != nil {
 		return err
 	}
 	for me, cs := range by {
@@ -182,10 +192,15 @@ func (x *transactor) write(ctx context.Context, by map[memberID][]*commitment, r
 	return nil
 }
 
-func (x *transactor) addGroup(ctx context.Context) error {
+// announce tells the coordinator what is part of the transaction, where what is written does not tell that itself.
+func (x *transactor) announce(add func() error) error {
 	if x.to.implicit {
 		return nil
 	}
+	return add()
+}
+
+func (x *transactor) addGroup(ctx context.Context) error {
 	return insist(ctx, func() error {
 		r, err := x.to.ask(ctx, keyAddOffsetsToTxn, addOffsetsBody(x.to.id, x.by, x.k.group))
 		if err != nil {
@@ -195,14 +210,7 @@ func (x *transactor) addGroup(ctx context.Context) error {
 	})
 }
 
-func (x *transactor) addPartitions(ctx context.Context, batches []*outBatch) error {
-	if x.to.implicit {
-		return nil
-	}
-	ps := make([]partitionID, len(batches))
-	for i, b := range batches {
-		ps[i] = b.partitionID
-	}
+func (x *transactor) addPartitions(ctx context.Context, ps []partitionID) error {
 	return insist(ctx, func() error {
 		r, err := x.to.ask(ctx, keyAddPartitionsToTxn, addPartitionsBody(x.to.id, x.by, ps))
 		if err != nil {
