@@ -16,6 +16,9 @@ import (
 //	beside:   Due → extend; then Lease.Renew, Lease.Lose or Gone of each
 //	the end:  Fence, send what is left, Abandon what could not be
 //
+// One goroutine sends at a time, at the end too: what another has from Unsent, and has had no answer of, is not among what is
+// left, so an end that does not wait for it neither sends it nor has it told as broker.Unconfirmed.
+//
 // They remember the last finished messages and the runs of those given back, as many as Finished says. What is handed out they
 // count by the Gate. They are for brokers that keep no delay (Traits.NativeDelay 0): Back.Delay is the engine's then. They read
 // the clock, and are not safe for concurrent use: they stand under the adapter's lock.
@@ -101,8 +104,8 @@ func (ds *Deliveries[ID]) Arrive(id ID, size int64, count int32, asked time.Time
 	return d, !done
 }
 
-// HandOut counts a fresh one as out, and returns its token. ok is false where its lease is over, or the claim: then it is
-// returned.
+// HandOut counts a fresh one as out, and returns its token. ok is false where its lease is over, or the claim: then HandOut has
+// called Return, and nothing more is to be done.
 func (ds *Deliveries[ID]) HandOut(d *Delivery[ID]) (token uint64, ok bool) {
 	if ds.fenced || d.late() {
 		ds.Return(d)
@@ -114,8 +117,12 @@ func (ds *Deliveries[ID]) HandOut(d *Delivery[ID]) (token uint64, ok bool) {
 	return ds.token, true
 }
 
-// Return gives back a fresh one that is not handed out.
-func (ds *Deliveries[ID]) Return(d *Delivery[ID]) { ds.settle(d, backUnrun) }
+// Return gives back a fresh one that is not handed out. Another Return of it changes nothing: a give-back is sent once.
+func (ds *Deliveries[ID]) Return(d *Delivery[ID]) {
+	if d.fate == notYet {
+		ds.settle(d, backUnrun)
+	}
+}
 
 func (ds *Deliveries[ID]) settle(d *Delivery[ID], how settled) {
 	d.fate = how

@@ -449,3 +449,17 @@ func ExampleDeliveries() {
 	// rename b.json back
 	// 0 are unconfirmed
 }
+
+// HandOut returns what it does not hand out, and an adapter may think that this is left to it: a second give-back would take the
+// message from whoever has it by then.
+func TestReturnedOnce(t *testing.T) {
+	inClaim(t, func(c *claimed) {
+		d, _ := c.ds.Arrive("a", 10, 1, time.Now())
+		c.ds.Fence()
+		if _, ok := c.ds.HandOut(d); ok {
+			t.Error("handed out under a claim that has ended")
+		}
+		c.ds.Return(d)
+		c.send("a/1 back")
+	})
+}
