@@ -13,7 +13,7 @@ import (
 //	pulled:   Arrive: fresh? → HandOut, or Return where it may not be handed out now
 //	settled:  Ack, Nack
 //	to send:  Unsent → Sent, or Again where that failed
-//	beside:   Due → extend; then Lease.Renew, Lease.Lose or Gone of each
+//	beside:   Due → extend; then Lease.Renew, Lease.Lose or Gone of each. Lapsed tells the engine
 //	the end:  Fence, send what is left, Abandon what could not be
 //
 // One goroutine sends at a time, at the end too: what another has from Unsent, and has had no answer of, is not among what is
@@ -196,6 +196,13 @@ func (ds *Deliveries[ID]) release(token uint64, t *Tally) *Delivery[ID] {
 		d.promised = true
 	}
 	return d
+}
+
+// Lapsed says whether the lease of what was handed out with the token has run out, for broker.LeaseReporter: false where it is
+// not out, and where the broker has dropped it, so that nobody else can have it.
+func (ds *Deliveries[ID]) Lapsed(token uint64) bool {
+	d := ds.out[token]
+	return d != nil && d.late()
 }
 
 // Out is how many are handed out and not settled.

@@ -463,3 +463,36 @@ func TestReturnedOnce(t *testing.T) {
 		c.send("a/1 back")
 	})
 }
+
+func TestLapsed(t *testing.T) {
+	inClaim(t, func(c *claimed) {
+		a, b := c.come("a", 1), c.come("b", 1)
+		lapsed := func(when string, token uint64, want bool) {
+			t.Helper()
+			if got := c.ds.Lapsed(token); got != want {
+				t.Errorf("%s: lapsed is %v, want %v", when, got, want)
+			}
+		}
+		time.Sleep(leaseOfTests / 2)
+		c.come("b", 2) // delivered again: its lease counts anew
+		lapsed("within its lease", a, false)
+		time.Sleep(leaseOfTests / 2)
+		lapsed("when its lease is over", a, true)
+		lapsed("when it came again", b, false)
+		_ = c.ds.Ack([]uint64{a})
+		lapsed("when it is settled", a, false)
+	})
+}
+
+// What the broker has dropped is nobody else's.
+func TestLapsedAndGone(t *testing.T) {
+	inClaim(t, func(c *claimed) {
+		d, _ := c.ds.Arrive("a", 10, 1, time.Now())
+		token, _ := c.ds.HandOut(d)
+		d.Gone = true
+		time.Sleep(2 * leaseOfTests)
+		if c.ds.Lapsed(token) {
+			t.Error("what is gone from the broker has lapsed")
+		}
+	})
+}

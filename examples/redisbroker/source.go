@@ -192,6 +192,12 @@ func (s *Source) Nack(c *broker.Claim, backs []broker.Back) error {
 	return errForeign
 }
 
+// Lapsed says whether another process may have a message that is out here. See broker.LeaseReporter.
+func (s *Source) Lapsed(c *broker.Claim, token uint64) bool {
+	cl := s.own(c)
+	return cl != nil && s.stock.lapsed(cl, token)
+}
+
 // Stop ends pulling. See broker.Source.
 func (s *Source) Stop() {
 	s.life.Stop()

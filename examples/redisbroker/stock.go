@@ -159,6 +159,13 @@ func (s *stock) nack(cl *claim, backs []broker.Back) error {
 	return err
 }
 
+// lapsed says whether the lease of what is out has run out.
+func (s *stock) lapsed(cl *claim, token uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cl.Lapsed(token)
+}
+
 // released is the end of each settle; before it so many were out. LOCKED
 func (s *stock) released(cl *claim, before int) {
 	if cl.Fenced() {
