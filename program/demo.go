@@ -40,8 +40,8 @@ func newDemo() *cobra.Command {
 			"Exits with 1 if anything was lost.",
 		Example: "  longshore demo\n  longshore demo --kafka 127.0.0.1:9092",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
+			if err := noArgs(cmd, args); err != nil {
+				return err
 			}
 			if duration < time.Second {
 				return usageError{fmt.Errorf("--duration is %v, want at least 1s", duration)}

@@ -338,9 +338,12 @@ func TestDLQReplay(t *testing.T) {
 		if out = f.must(t, "show", f.place(3)); !strings.Contains(out, `, to orders, by ann\x1b[2J`) {
 			t.Errorf("who replayed is not shown:\n%s", out)
 		}
-		if _, err := f.dlq(t, "replay", "--to", "dead.orders"); err == nil ||
-			!strings.Contains(err.Error(), "it would go to the dead letters again") {
-			t.Error(err)
+		for _, args := range [][]string{{"replay"}, {"edit", f.place(4), "--again", "--header", "a=b"}} {
+			out, err := f.dlq(t, append(args, "--to", "dead.orders")...)
+			if use := (usageError{}); !errors.As(err, &use) || out != "" ||
+				err.Error() != `--to is "dead.orders": it would go to the dead letters again` {
+				t.Errorf("%s to the dead letters: %v, and %q", args[0], err, out)
+			}
 		}
 	})
 }

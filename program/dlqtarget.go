@@ -164,8 +164,11 @@ func (b *deadBox) mayPublish(to string) bool {
 	return natssubject.Publishable(to)
 }
 
-// mayReplay refuses a --to that the broker cannot take.
+// mayReplay refuses a --to that the broker cannot take, and that of the letters themselves.
 func (b *deadBox) mayReplay(to string) error {
+	if to == b.topic {
+		return usageError{fmt.Errorf("--to is %q: %w", to, deadletters.ErrCircle)}
+	}
 	if to == "" || b.mayPublish(to) {
 		return nil
 	}

@@ -108,30 +108,47 @@ func newRoot(p Parts) *cobra.Command {
 	root.AddCommand(newRun(p), newProduce(), newLag(p), newTop(p), newScaler(p), newDLQ(p), newConfig(p), newDemo(), newVersion(),
 		newMan())
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	refuseArgs(root)
 	return root
 }
 
-// refuseArgs has cobra's own command, completion, and those below it refuse arguments as all others do: completion bsh, into a
-// file, was help, and done.
+// refuseArgs has cobra's own commands, completion and help, and those below the first refuse arguments as all others do:
+// completion bsh, into a file, was help, and done.
 func refuseArgs(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
-		if cmd.Name() != "completion" {
-			continue
-		}
-		cmd.Args, cmd.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		for _, shell := range cmd.Commands() {
-			shell.Args = noArgs
+		switch cmd.Name() {
+		case "completion":
+			cmd.Args, cmd.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			for _, shell := range cmd.Commands() {
+				shell.Args = noArgs
+			}
+		case "help":
+			cmd.Args = aCommand
 		}
 	}
 }
 
-// noArgs refuses arguments, as a usage error.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usageError{err}
+// aCommand wants arguments that name a command, or none, as a usage error.
+func aCommand(cmd *cobra.Command, args []string) error {
+	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
+		return usageError{fmt.Errorf("unknown command %q for %q", strings.Join(args, " "), cmd.CommandPath())}
 	}
 	return nil
+}
+
+// noArgs refuses arguments, as a usage error. Of a command that has others below it, an argument is a slip in the name of one.
+func noArgs(cmd *cobra.Command, args []string) error {
+	switch n := len(args); {
+	case n == 0:
+		return nil
+	case cmd.HasAvailableSubCommands():
+		return usageError{cobra.NoArgs(cmd, args)}
+	case n == 1:
+		return usageError{fmt.Errorf("%s takes no arguments, 1 is given: %s", cmd.CommandPath(), args[0])}
+	default:
+		return usageError{fmt.Errorf("%s takes no arguments, %d are given: %s", cmd.CommandPath(), n, strings.Join(args, " "))}
+	}
 }
 
 // oneArg wants the one argument that the command's Use names, as a usage error.

@@ -28,11 +28,11 @@ func newRun(p Parts) *cobra.Command {
 			"exit code is 1. Mistakes in the file are all named at once, with exit code 2.\n" +
 			"Logs go to stderr: JSON, or text on a terminal.",
 		Example: "  longshore config example > c.yaml\n  longshore run -c c.yaml",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && file == "" {
 				return usageError{fmt.Errorf("run takes no arguments; name the file with -c: longshore run -c %s", args[0])}
 			}
-			return nil
+			return noArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {

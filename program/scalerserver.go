@@ -47,7 +47,7 @@ func newScalerServer(targets map[string]*scalerTarget, s replicas.Settings, cert
 	if cert != "" {
 		c, err := newCertificate(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("reading --tls-cert and --tls-key: %w", err)
+			return nil, usageError{fmt.Errorf("reading --tls-cert and --tls-key: %w", err)}
 		}
 		options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get})))
 	}

@@ -35,7 +35,7 @@ func TestTop(t *testing.T) {
 		"--address shop:80/x":          `--address is "shop:80/x", want host:port`,
 		"--address http://127.0.0.1:1": `--address is "http://127.0.0.1:1", want host:port, as in 127.0.0.1:8080`,
 		"--address shop --every 0s":    `--address is "shop", want host:port`, "--address :": `--address is ":", want host:port`,
-		"orders": "unknown command"} {
+		"orders": "top takes no arguments"} {
 		p := launch(t, dir, append([]string{"top"}, strings.Fields(args)...)...)
 		if code := p.code(t); code != 2 || !strings.Contains(p.stderr.String(), want) {
 			t.Errorf("%s: %d %s", args, code, p.stderr.String())
