@@ -71,7 +71,8 @@ type Config struct {
 	CancelGrace time.Duration `yaml:"-" want:"1ms.."`
 	// CloseTimeout is how long the source and the dead-letter publisher get for their last commits. Defaults to 5 s.
 	CloseTimeout time.Duration `yaml:"-" want:"1ms.."`
-	// OpenTimeout is how long Run tries to reach the broker at start before it fails. 0 means for ever. Defaults to 0.
+	// OpenTimeout is how long Run tries at start to reach the broker, and waits for a topic or stream that is missing there, before
+	// it fails. 0 means for ever. Defaults to 0.
 	OpenTimeout time.Duration `yaml:"open_timeout" want:"0 or 1ms.."`
 
 	// Budget bounds what is between broker and ack. Within it the consumer holds only what its workers handle in about half a
