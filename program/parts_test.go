@@ -283,6 +283,25 @@ consumers:
 	})
 }
 
+// TestUnknownBroker: which brokers there are is said with those from outside, and of what may be one of theirs who knows it.
+func TestUnknownBroker(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", `consumers:
+  a: {source: {memorie: {topics: [in]}}, routes: [{handler: log}]}
+  b: {sources: [{memory: {topics: [in]}, wait: 3}], routes: [{handler: log}]}
+`)
+	root := newRoot(Parts{Adapters: map[string]Adapter{"memory": memory(membroker.New(membroker.Config{}))}}.withDefaults())
+	root.SetArgs([]string{"config", "check", filepath.Join(dir, "c.yaml")})
+	file := filepath.Join(dir, "c.yaml")
+	want := file + ":2: consumers.a.source.memorie: unknown option; known: kafka, memory, nats, nats_core. A broker of your own " +
+		"is known to the program that adds it\n" +
+		file + ":3: consumers.b.sources[0].wait: unknown option; known: kafka, memory, nats, nats_core, weight"
+	if err := root.ExecuteContext(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("found\n%v\nwant\n%s", err, want)
+	}
+}
+
 // TestTimeOfBatches: a file's batch handler is timed as a route is.
 func TestTimeOfBatches(t *testing.T) {
 	dir := t.TempDir()
@@ -365,7 +384,8 @@ c.yaml:6: consumers.orders.source.memory.revoke_wait: is -1s, negative`},
 		"none": {`
     source: {redis: {}}
     routes: [{handler: log}]`,
-			`c.yaml:3: consumers.orders.source.redis: unknown option; known: kafka, nats, nats_core`},
+			`c.yaml:3: consumers.orders.source.redis: unknown option; known: kafka, memory, nats, nats_core. A broker of your own is ` +
+				"known to the program that adds it"},
 		"several": {`
     sources: [{memory: {topics: [in]}}, {memory: {topics: [in], topick: 1}, weight: 2}]
     routes: [{handler: log}]`,

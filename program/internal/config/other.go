@@ -38,6 +38,28 @@ func (d *Document) takeOther(others map[string]*Other, path string, v any) {
 		}
 		others[path] = &Other{Adapter: name, With: with}
 	}
+	d.refuseUnknown(path, source)
+}
+
+// refuseUnknown says of what no source has which ones there are: the decoder of the file's own keys knows nothing of adapters
+// from outside, and a section may be one of a program's that knows it.
+func (d *Document) refuseUnknown(path string, source map[string]any) {
+	known := kinds(d.adapters)
+	if strings.HasSuffix(path, "]") {
+		known = append(known, "weight")
+	}
+	slices.Sort(known)
+	for key, v := range source {
+		if slices.Contains(known, key) {
+			continue
+		}
+		delete(source, key)
+		hint := ""
+		if _, section := v.(map[string]any); section {
+			hint = ". A broker of your own is known to the program that adds it"
+		}
+		d.Find(path+"."+key, "unknown option; known: %s%s", strings.Join(known, ", "), hint)
+	}
 }
 
 // putOthers puts them where they belong.
