@@ -14,7 +14,7 @@ func (c *Config) key(m *nats.Msg) []byte {
 	switch {
 	case c.KeyToken != 0:
 		return subjectToken(m.Subject, c.KeyToken)
-	case c.KeyHeader != "":
+	case c.KeyHeader != "" && c.KeyHeader != broker.HeaderKey: // that is the default's, which has another beside it
 		if vs := m.Header[c.KeyHeader]; len(vs) > 0 {
 			return []byte(vs[len(vs)-1])
 		}

@@ -35,3 +35,19 @@ func TestKey(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyOfTheDefaultHeader: to write the default out changes nothing. A key that is no line of text is in another header there,
+// and would be none: its messages would lose their order.
+func TestKeyOfTheDefaultHeader(t *testing.T) {
+	m := &nats.Msg{Header: nats.Header{headerKeyBase64: {"YQpi"}}}
+	written := Config{KeyHeader: broker.HeaderKey}
+	for _, c := range []Config{{}, written} {
+		if got := c.key(m); string(got) != "a\nb" {
+			t.Errorf("with the header %q the key is %q, want %q", c.KeyHeader, got, "a\nb")
+		}
+	}
+	m.Header.Set(broker.HeaderKey, "c")
+	if got := written.key(m); string(got) != "c" {
+		t.Errorf("the key is %q, want c", got)
+	}
+}
