@@ -6,6 +6,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/tracing"
@@ -114,17 +116,34 @@ func sourceDefaults(s config.Source) config.Source {
 			n.Deliver = cmp.Or(n.Deliver, "all")
 		}
 		n.URLs = s.NATS.URLs // or the embedded server
+		n.Connection = linkDefaults(n.Connection)
+		if n.KeyToken == 0 {
+			n.KeyHeader = cmp.Or(n.KeyHeader, broker.HeaderKey)
+		}
 		s.NATS = &n
+	}
+	if s.NATSCore != nil {
+		n := *s.NATSCore
+		n.Connection = linkDefaults(n.Connection)
+		s.NATSCore = &n
 	}
 	if s.Kafka != nil {
 		k := *s.Kafka
 		k.Config = k.Config.WithDefaults()
 		k.Isolation, k.OnBadBatch = cmp.Or(k.Isolation, "read_committed"), cmp.Or(k.OnBadBatch, "stop")
-		k.MaxPublishBytes = cmp.Or(k.MaxPublishBytes, k.MaxOutputBytes)
+		k.MaxPublishBytes, k.Partitioner = cmp.Or(k.MaxPublishBytes, k.MaxOutputBytes), cmp.Or(k.Partitioner, "murmur2")
 		if !k.Transactional {
 			k.TransactionTimeout, k.Compression = 0, ""
 		}
 		s.Kafka = &k
 	}
 	return s
+}
+
+// linkDefaults has the prefix that nats.go has; the embedded server is reached in the process.
+func linkDefaults(c natsbroker.Connection) natsbroker.Connection {
+	if len(c.URLs) > 0 {
+		c.InboxPrefix = cmp.Or(c.InboxPrefix, "_INBOX")
+	}
+	return c
 }

@@ -72,6 +72,7 @@ consumers:
 			"jitter: 0\n",
 			"drain_timeout: 0s\n", "drain_timeout: 52s\n", "commit_interval: 1s\n", "max_ack_pending: 20000\n", "concurrency: 4\n",
 			"      - match: \"true\"\n", "n: \"1\"\n", "to: out\n", "timeout: 3s\n", "sample: 0\n", "linger: 100ms\n",
+			"partitioner: murmur2\n", "key_header: Longshore-Key\n", "inbox_prefix: _INBOX\n",
 		} {
 			if !strings.Contains(first, want) {
 				t.Errorf("it does not have %q:\n%s", want, first)
