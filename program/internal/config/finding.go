@@ -54,6 +54,7 @@ type report struct {
 
 	lines    map[string]int // by path
 	findings []Finding
+	covered  map[string]bool // paths at or above a finding
 	inQuotes map[string]bool // paths of what was filled in from the environment in quotes
 	here     map[string]bool // paths of findings that are of the place where the file is read, and not of the file
 }
@@ -71,18 +72,33 @@ func (p place) has(key string) bool { return p.Has(p.at + key) }
 // Find adds a finding at a path, unless there is one for the same path or below it already: what could not be understood is not
 // also missing.
 func (r *report) Find(path, format string, args ...any) {
-	below := func(f Finding) bool {
-		rest, ok := strings.CutPrefix(f.Path, path)
-		return ok && (rest == "" || path != "" && strings.ContainsRune(".[", rune(rest[0])))
-	}
-	if !slices.ContainsFunc(r.findings, below) {
+	if !r.covered[path] {
 		r.add(path, fmt.Sprintf(format, args...))
+	}
+}
+
+// cover takes note of a finding's path, and of those above it. A file may have very many mistakes: none is compared with the
+// others.
+func (r *report) cover(path string) {
+	for !r.covered[path] {
+		r.covered[path] = true
+		i := strings.LastIndexAny(path, ".[")
+		if i <= 0 { // a finding of the file as a whole is another than those of what is in it
+			return
+		}
+		path = path[:i]
 	}
 }
 
 // add adds a finding in any case.
 func (r *report) add(path, problem string) {
-	r.findings = append(r.findings, Finding{r.line(path), path, problem})
+	r.addAt(r.line(path), path, problem)
+}
+
+// addAt is add for what stands in another line than its path.
+func (r *report) addAt(line int, path, problem string) {
+	r.cover(path)
+	r.findings = append(r.findings, Finding{line, path, problem})
 }
 
 func (r *report) warn(path, format string, args ...any) {

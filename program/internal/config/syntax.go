@@ -29,11 +29,11 @@ func (t *tree) syntax(content []byte, err error) {
 	lines := bytes.SplitAfter(content, []byte("\n"))
 	if len(content)*len(lines)/2 > maxSearch {
 		line, _ := strconv.Atoi(m[1])
-		t.doc.findings = append(t.doc.findings, Finding{Line: line, Problem: problem + ", here or below"})
+		t.doc.addAt(line, "", problem+", here or below")
 		return
 	}
 	line := unreadable(lines)
-	t.doc.findings = append(t.doc.findings, Finding{Line: line, Problem: problem + hint(string(lines[line-1]), text)})
+	t.doc.addAt(line, "", problem+hint(string(lines[line-1]), text))
 }
 
 // anchor is what YAML's parser repeats of the file: the name of an anchor, which a value that is not in quotes may look like, and

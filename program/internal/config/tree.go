@@ -42,7 +42,7 @@ func (t *tree) parse(content []byte) map[string]any {
 	}
 	var second yaml.Node
 	if err := d.Decode(&second); err == nil {
-		t.doc.findings = append(t.doc.findings, Finding{Line: second.Line, Problem: "there is a second document: a file has one"})
+		t.doc.addAt(second.Line, "", "there is a second document: a file has one")
 	} else if !errors.Is(err, io.EOF) {
 		t.syntax(content, err)
 	}
@@ -94,7 +94,7 @@ func (t *tree) mapping(path string, n *yaml.Node, depth int) map[string]any {
 			problem = "has a merge key (<<), which is not read; an alias (*name) stands for a whole value"
 		}
 		if problem != "" {
-			t.doc.findings = append(t.doc.findings, Finding{key.Line, path, problem})
+			t.doc.addAt(key.Line, path, problem)
 			continue
 		}
 		at := key.Value
@@ -102,12 +102,12 @@ func (t *tree) mapping(path string, n *yaml.Node, depth int) map[string]any {
 			at = path + "." + key.Value
 		}
 		if len(at) > maxPath {
-			t.doc.findings = append(t.doc.findings, Finding{key.Line, path, "a key here, with those above it, has " +
-				strconv.Itoa(len(at)) + " bytes, more than " + strconv.Itoa(maxPath)})
+			t.doc.addAt(key.Line, path, "a key here, with those above it, has "+
+				strconv.Itoa(len(at))+" bytes, more than "+strconv.Itoa(maxPath))
 			continue
 		}
 		if line, ok := first[key.Value]; ok {
-			t.doc.findings = append(t.doc.findings, Finding{key.Line, at, "is here twice; the first is in line " + strconv.Itoa(line)})
+			t.doc.addAt(key.Line, at, "is here twice; the first is in line "+strconv.Itoa(line))
 			continue
 		}
 		first[key.Value], t.doc.lines[at] = key.Line, key.Line
