@@ -27,7 +27,8 @@ func TestStrangersChangeNothing(t *testing.T) {
 	w := begin(t, setup{token: token})
 	w.produce(t, "bad one")
 	w.deadLetters(t, 1)
-	for _, made := range []string{"", "longshore_session=x", "longshore_session=" + token} {
+	named := "longshore_session_" + w.url[strings.LastIndexByte(w.url, ':')+1:] + "="
+	for _, made := range []string{"", "longshore_session=x", named + "x", named + token} {
 		b := w.browser(t)
 		for path, form := range changes {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+path, strings.NewReader(form.Encode()))
@@ -156,6 +157,27 @@ func TestLogin(t *testing.T) {
 	if a := none.browser(t).post("/ui/login", url.Values{"token": {""}}); a.status != http.StatusUnauthorized ||
 		!strings.Contains(a.body, "No token is configured") {
 		t.Errorf("without a token: %d", a.status)
+	}
+}
+
+// TestTwoOfOneHost: a browser that has logged in at two processes of one host, whose cookies are the same for all ports, is in at
+// both; a logout at one is none at the other.
+func TestTwoOfOneHost(t *testing.T) {
+	one, two := begin(t, setup{token: token}), begin(t, setup{token: token})
+	b := one.login(t)
+	in := func(at *world) bool {
+		b.base = at.url
+		return strings.Contains(b.get("/ui/c/orders").body, "<form")
+	}
+	b.base = two.url
+	b.post("/ui/login", url.Values{"token": {token}})
+	if !in(two) || !in(one) {
+		t.Error("the login at the second process ended that at the first")
+	}
+	b.base = two.url
+	b.post("/ui/logout", nil)
+	if in(two) || !in(one) {
+		t.Error("the logout at the second process is not of that one alone")
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 )
 
 const (
-	cookieName = "longshore_session"
+	baseName = "longshore_session"
 	// sessionLength is how long a login holds; a restart of the process ends all.
 	sessionLength = 12 * time.Hour
 	// mostSessions are kept: a further login ends the oldest.
@@ -69,7 +71,7 @@ func (s *sessions) room(now time.Time) {
 
 // has says whether a request comes of a session.
 func (s *sessions) has(r *http.Request, now time.Time) bool {
-	c, err := r.Cookie(cookieName)
+	c, err := r.Cookie(cookieName(r))
 	if err != nil {
 		return false
 	}
@@ -81,17 +83,27 @@ func (s *sessions) has(r *http.Request, now time.Time) bool {
 
 // logout ends a request's session.
 func (s *sessions) logout(r *http.Request) {
-	if c, err := r.Cookie(cookieName); err == nil {
+	if c, err := r.Cookie(cookieName(r)); err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.end, sha256.Sum256([]byte(c.Value)))
 	}
 }
 
+// cookieName has the port that the browser asked: a host's cookies are those of all its ports, and a login at one process would
+// end that at another one there.
+func cookieName(r *http.Request) string {
+	_, port, err := net.SplitHostPort(r.Host)
+	if _, no := strconv.ParseUint(port, 10, 16); err != nil || no != nil {
+		return baseName
+	}
+	return baseName + "_" + port
+}
+
 // cookie carries a session; without an id it takes the browser's away.
 func cookie(r *http.Request, id string) *http.Cookie {
 	c := &http.Cookie{ // #nosec G124 -- without TLS it would not come back; the page is then on loopback, or behind who ends TLS
-		Name: cookieName, Value: id, Path: "/ui/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: cookieName(r), Value: id, Path: "/ui/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		MaxAge: int(sessionLength / time.Second),
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https", // the second is said by whoever ends TLS before us
 	}
