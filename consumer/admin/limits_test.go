@@ -79,6 +79,8 @@ func TestLimits(t *testing.T) {
 		{path, `[]`, token, 400, "want an object with some of burst, per_second"},
 		{path, ``, token, 400, "want an object with some of burst, per_second"},
 		{path, `{"burst": 1} {}`, token, 400, "nothing after it"},
+		{path, `{"burst": 1, "burst": 2}`, token, 400, `"burst" is there twice`},
+		{"/consumers/orders/limits", `{"min": 1, "max": 2, "Max": 64}`, token, 400, `"Max" is there twice`},
 		{path, `{"burst": 1, "x": "` + strings.Repeat("x", 5000) + `"}`, token, 413, "too large"},
 		{"/consumers/orders/limits/other", `{"burst": 1}`, token, 404, "no such limit; there are: open, routes.0.middleware.1, shared"},
 		{"/consumers/mails/limits/other", `{"burst": 1}`, token, 404, "no such limit"},

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -239,10 +240,14 @@ func setLimits(r *http.Request, t Target) (asked, error) {
 
 // read decodes a body, which looks like example: strictly, and to its end.
 func read(r *http.Request, into any, example string) error {
-	d := json.NewDecoder(r.Body)
+	var body bytes.Buffer // at most maxBody
+	d := json.NewDecoder(io.TeeReader(r.Body, &body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		return badRequest{fmt.Errorf("want %s: %w", example, err)}
+	}
+	if key, twice := repeated(body.Bytes()); twice {
+		return badRequest{fmt.Errorf("want %s: %q is there twice", example, key)}
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		var large *http.MaxBytesError
@@ -252,4 +257,30 @@ func read(r *http.Request, into any, example string) error {
 		return badRequest{fmt.Errorf("want %s and nothing after it", example)}
 	}
 	return nil
+}
+
+// repeated is a key that an object, which can be decoded, has twice, in whatever case: the last one would count in silence, and
+// who looked at the body before us may have gone by the first.
+func repeated(object []byte) (key string, twice bool) {
+	d, seen := json.NewDecoder(bytes.NewReader(object)), map[string]bool{}
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return "", false
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return "", false
+		}
+		key, _ = t.(string)
+		if folded := strings.ToLower(key); seen[folded] {
+			return key, true
+		} else {
+			seen[folded] = true
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return "", false
+		}
+	}
+	return "", false
 }
