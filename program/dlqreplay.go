@@ -127,10 +127,11 @@ func (d *dlqReplay) allow(ctx context.Context, box *deadBox) (func(topic string)
 	if err != nil {
 		return nil, fmt.Errorf("finding out what may be replayed to where it came from (--to names another place): %w", err)
 	}
-	return func(topic string) bool { return box.mayPublish(topic) && allowed(topic) }, nil
+	return allowed, nil
 }
 
-// origins says which topics the consumers of a file read from the same broker as c.
+// origins says which topics the consumers of a file read from the same broker as c, of those that can be published to at all: a
+// pattern takes names that are none.
 func origins(ctx context.Context, f *config.File, c *config.Consumer) (func(topic string) bool, error) {
 	streams := map[*config.NATS][]string{}
 	for _, n := range f.WholeStreams(c) {
@@ -140,7 +141,9 @@ func origins(ctx context.Context, f *config.File, c *config.Consumer) (func(topi
 		}
 		streams[n] = subjects
 	}
-	return func(topic string) bool { return f.Takes(c, topic, streams) }, nil
+	return func(topic string) bool {
+		return mayPublish(c.Source.Kafka != nil, topic) && f.Takes(c, topic, streams)
+	}, nil
 }
 
 // streamSubjects are those of a source's stream; none where there is no such stream.

@@ -157,8 +157,10 @@ func (b *deadBox) named(ctx context.Context, places []broker.Place) error {
 }
 
 // mayPublish says whether the broker can take a name as where a letter goes. A dry run asks nobody else.
-func (b *deadBox) mayPublish(to string) bool {
-	if b.kafka {
+func (b *deadBox) mayPublish(to string) bool { return mayPublish(b.kafka, to) }
+
+func mayPublish(kafka bool, to string) bool {
+	if kafka {
 		return kafkabroker.ValidTopic(to)
 	}
 	return natssubject.Publishable(to)
