@@ -49,3 +49,57 @@ func TestPutOffBeyondItsLease(t *testing.T) {
 		}
 	})
 }
+
+// TestQueuedBeyondItsLease: a process stands still for longer than its leases while messages wait here for a worker. Others
+// handle them meanwhile, and it does not begin them.
+func TestQueuedBeyondItsLease(t *testing.T) {
+	for name, cfg := range map[string]consumer.Config{
+		"alone":    {},
+		"in lanes": {Order: consumer.OrderKey},
+		"batches":  {Batch: &consumer.Batch{Size: 10}},
+	} {
+		t.Run(name, func(t *testing.T) { queuedBeyondItsLease(t, cfg) })
+	}
+}
+
+func queuedBeyondItsLease(t *testing.T, cfg consumer.Config) {
+	synctest.Test(t, func(t *testing.T) {
+		const lease, all, slow = 3 * time.Second, 300, 100
+		b := membroker.New(membroker.Config{Leased: true, Topics: map[string]int{"in": 1}, Lease: lease})
+		src := b.Source(membroker.SourceConfig{Topics: []string{"in"}})
+		var begun atomic.Int32
+		cfg.Source, cfg.Pool = src, consumer.Pool{Min: 1, Max: 1}
+		handle := func(n int) error {
+			if now := begun.Add(int32(n)); now >= slow && now < slow+int32(n) {
+				time.Sleep(4 * lease)
+			}
+			return nil
+		}
+		if cfg.Batch != nil {
+			cfg.Batch.Handler = func(_ context.Context, ms []*consumer.Message) error { return handle(len(ms)) }
+		} else {
+			cfg.Handler = func(context.Context, *consumer.Message) error { return handle(1) }
+		}
+		_, stop := quiet(t, cfg)
+		defer stop()
+		for i := range all {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte{byte(i % 10)}, Value: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		src.Freeze()
+		other, end := quiet(t, consumer.Config{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}),
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
+		defer end()
+		time.Sleep(3*lease + lease/2)
+		src.Thaw()
+		time.Sleep(100 * lease)
+		if n := other.Stats().Handled; n < all-slow+1 {
+			t.Errorf("the other process handled %d, want all that was not done", n)
+		}
+		if n := begun.Load(); n != slow {
+			t.Errorf("the one that had stood still began %d, want the %d before it did", n, slow)
+		}
+	})
+}

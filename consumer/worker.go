@@ -132,7 +132,10 @@ func (ws *workers) handleAll(p *pool.Worker[*work], l *local, w *work) (v uint64
 			clean = true
 			return v, true
 		case !w.k.Startable():
-			ws.refuse(l, w, i)
+			ws.refuse(l, w, i, "revoked")
+			continue
+		case i == 0 && w.k.feed.lapsed(w.k.Claim, w.ms[0].Token):
+			ws.refuse(l, w, i, "lost")
 			continue
 		case w.run && v&replaced != 0:
 			ws.handOver(l, w, i)
@@ -296,8 +299,10 @@ func (ws *workers) left(w *work, v uint64) bool {
 	return true
 }
 
-// refuse gives back message i, which was taken and not started because its claim is no longer open, and all behind it.
-func (ws *workers) refuse(l *local, w *work, i int) {
+// refuse gives back message i, which was taken and not started, and all behind it: its claim is no longer open, or the process
+// stood still, or was cut off, for so long that others may have what waited here. The latter is asked once for a work, of its
+// oldest message: it costs more than a quick handler.
+func (ws *workers) refuse(l *local, w *work, i int, reason string) {
 	from, _, ok := w.takeOut(i)
 	if !ok {
 		return
@@ -308,7 +313,7 @@ func (ws *workers) refuse(l *local, w *work, i int) {
 	if w.run {
 		lanes, w.passed = w.lanes, true
 	}
-	ws.till.giveBack(w.k, back, lanes, "revoked")
+	ws.till.giveBack(w.k, back, lanes, reason)
 }
 
 // handOver leaves the rest of a run, message i first, which was taken and not started, to others: this worker was replaced, and
