@@ -313,6 +313,7 @@ func wrong(at broker.Field, format string, args ...any) error {
 const brokersForm = "want host:port, as in 127.0.0.1:9092"
 
 func (c Connection) validate(f *broker.Findings) {
+	checkName(f, "ClientID", c.ClientID)
 	for i, b := range c.Brokers {
 		at := broker.Field(fmt.Sprintf("Brokers[%d]", i))
 		if strings.Contains(b, "@") { // it is not shown
@@ -365,6 +366,10 @@ func (c Config) Validate() error {
 	c = c.withDefaults()
 	c.Connection.validate(f)
 	f.Check(c.Group != "", "Group", "is missing")
+	checkName(f, "Group", c.Group)
+	checkName(f, "InstanceID", c.InstanceID)
+	checkName(f, "MemberID", c.MemberID)
+	checkName(f, "Rack", c.Rack)
 	f.Check(!c.Transactional || !c.Uncommitted, "Transactional",
 		"is set, and so is %v: outputs would be made of messages that are taken back", broker.Field("Uncommitted"))
 	c.validateTopics(f)
@@ -393,6 +398,14 @@ func (c Config) Validate() error {
 		f.Add(rebalance, "is %v, not above %v, %v: %s", c.RebalanceTimeout, revoke, c.RevokeWait, runs)
 	}
 	return f.Err()
+}
+
+// mostName is how long a name may be that goes into requests. A string there has at most 32,767 bytes: a longer one would have
+// its length wrap, and the broker read the rest of it as something else; and some are made of two names.
+const mostName = 10_000
+
+func checkName(f *broker.Findings, at broker.Field, name string) {
+	f.Check(len(name) <= mostName, at, "has %d bytes, want at most %d", len(name), mostName)
 }
 
 func (c Config) validateTopics(f *broker.Findings) {

@@ -46,6 +46,19 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
+// TestNamesThatFitNoRequest: a name that is longer than a string of the protocol can be is found, and not sent with a length that
+// wrapped.
+func TestNamesThatFitNoRequest(t *testing.T) {
+	long := strings.Repeat("n", 1<<15)
+	err := Config{Connection: Connection{Brokers: []string{"h:1"}, ClientID: long}, Group: long, InstanceID: long, Rack: long,
+		MemberID: long, Membership: "consumer", Topics: []string{"t"}}.Validate()
+	for _, field := range []string{"Group", "InstanceID", "MemberID", "Rack", "ClientID"} {
+		if want := field + " has 32768 bytes, want at most 10000"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not said: %.300v", want, err)
+		}
+	}
+}
+
 // TestAddressesThatNobodyHas: a blank in a host, as a list cut at its commas has it, and the port 0 are found, with their index,
 // and not dialled for ever.
 func TestAddressesThatNobodyHas(t *testing.T) {
