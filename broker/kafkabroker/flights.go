@@ -369,7 +369,7 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 		return
 	case moved(a.err):
 		x.unserved(p, a.err)
-		p.putOff(now.Add(retryWait))
+		p.putOff(now.Add(p.away.pause(now)))
 		signal(x.bells.find)
 		return
 	case a.err != nil:

@@ -24,6 +24,13 @@ type absence struct {
 	heard time.Time // of it, the last time
 }
 
+// pause is how long to wait before the partition is asked for again, and its leader looked for: an eighth of the time that this
+// has taken, within bounds. An election is over in a moment; a disk that fails is not, and each look is a request of every
+// process.
+func (a absence) pause(now time.Time) time.Duration {
+	return min(max(retryWait, now.Sub(a.since)/8), time.Second)
+}
+
 // unserved takes note that nobody serves a partition, and tells it where that takes too long. Brokers answer, and other
 // partitions go on, so that nothing else tells; and no lag grows, for nobody knows the log's end.
 func (x *shared) unserved(p *part, why error) {

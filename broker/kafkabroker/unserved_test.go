@@ -61,6 +61,37 @@ func TestUnserved(t *testing.T) {
 	})
 }
 
+// TestUnservedIsAskedSeldom: a partition whose broker says again and again that it is not the leader is asked for, and looked
+// for, less and less often, down to once a second.
+func TestUnservedIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{}.withDefaults()
+		h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+		h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
+		p := h.place("orders", 1)
+		// Of an answer that has something for another one nobody can say that it came at once and brought nothing.
+		neighbour := fetched{partitionID: partitionID{"orders", 0}, records: testBatch{offsets: []int64{0}}.bytes()}
+		asked := func(d time.Duration) (n int) {
+			for over := time.Now().Add(d); time.Now().Before(over); time.Sleep(10 * time.Millisecond) {
+				h.surveyed(map[string]topic{"orders": {leaders: []int32{1, 2}}}, func(partitionID, topicID) bool { return false })
+				for _, f := range h.plan(time.Now()) {
+					n++
+					h.arrived(f, []fetched{{partitionID: p.partitionID, stable: -1, preferred: -1, err: kafka.NotLeaderForPartition},
+						neighbour}, nil, time.Now())
+				}
+			}
+			return n
+		}
+		if n := asked(time.Second); n < 5 {
+			t.Errorf("asked %d times in the second of an election, want 5 or more", n)
+		}
+		asked(9 * time.Second)
+		if n := asked(time.Minute); n < 50 || n > 70 {
+			t.Errorf("asked %d times a minute, want once a second", n)
+		}
+	})
+}
+
 // TestUnservedBeginning: the same of a partition that is to begin, however often it is looked for anew.
 func TestUnservedBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
