@@ -20,8 +20,9 @@ import (
 type Around func(ctx context.Context, ms []*Message) (to context.Context, end End)
 
 // An End is told once what became of each message of a call, in the call's order, before they are settled. It must be quick. A
-// panic is told (Panicked), and changes nothing. Any goroutine calls it: a message whose handler is stuck is decided about while
-// that still runs. It is not told of a call that has not returned when Run does.
+// panic is told (Panicked), and changes nothing; it must not end its goroutine, as an Observer must not. Any goroutine calls it:
+// a message whose handler is stuck is decided about while that still runs. It is not told of a call that has not returned when
+// Run does.
 type End func([]Outcome)
 
 // An Outcome is what a handler call came to for one message.

@@ -9,8 +9,9 @@ import (
 )
 
 // An Observer is told each Event where it happens, by several goroutines at once, with no lock held. It must be quick: workers
-// and the source wait for it. A panic is written through package log, and nothing else comes of it. Use a type switch for the
-// events of interest. What an event refers to may be kept.
+// and the source wait for it. A panic is written through package log, and nothing else comes of it. It must not end its goroutine
+// (runtime.Goexit, as FailNow and Fatal of a test do): a message may be in its hands, which goes back when the consumer ends.
+// Use a type switch for the events of interest. What an event refers to may be kept.
 type Observer func(Event)
 
 // An Event is one thing that happened. Name is stable: it is the event's name in logs and metrics.

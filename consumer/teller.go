@@ -54,23 +54,39 @@ func (t *teller) tell(e Event) {
 // call tells o of e. It is called in the midst of what is done about a message, and that goes on whatever o does: a worker that
 // is unwound there would leave a message that was decided about, and is neither acked nor parked, in nobody's hands.
 func (o Observer) call(e Event) {
+	returned := false
 	defer func() {
 		if v := recover(); v != nil {
 			log.Printf("consumer: panic in an observer of %s: %v\n%s", e.Name(), v, debug.Stack())
+		} else if !returned {
+			exited("an observer of " + e.Name())
 		}
 	}()
 	o(e)
+	returned = true
+}
+
+// exited writes that a callback has ended the goroutine that called it, which nothing can hold back: runtime.Goexit, or FailNow
+// or Fatal of a test. What that goroutine had in hand nobody has now, and the end of the consumer waits for it in vain. Without a
+// word that would be a test that hangs, and nobody would know why.
+func exited(what string) {
+	log.Printf("consumer: runtime.Goexit (or FailNow of a test) in %s: what its goroutine had in hand stays there until the "+
+		"consumer has ended\n%s", what, debug.Stack())
 }
 
 // survive calls f, which is a callback that is no part of a handler's call. Where it panics that is told, and who called goes on:
 // a worker that is unwound there would leave a message in nobody's hands, and any other goroutine would end the process.
 func (t *teller) survive(in string, f func()) {
+	returned := false
 	defer func() {
 		if v := recover(); v != nil {
 			t.tell(Panicked{In: in, Err: &PanicError{Value: v, Stack: debug.Stack()}})
+		} else if !returned {
+			exited(in)
 		}
 	}()
 	f()
+	returned = true
 }
 
 // failing is survive for a callback that says with an error that it did not do it: a panic is one.
