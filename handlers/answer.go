@@ -18,6 +18,7 @@ import (
 //	503            the same where it has a Retry-After; without one it may be down, and is retried
 //	408, 425       retried, after what Retry-After says
 //	421            the same: the server means the connection, and not the request
+//	413            retried after what Retry-After says, which it has where it is temporary (RFC 9110, 15.5.14); else permanent
 //	other 4xx      permanent: the request is wrong, and the next one will be the same
 //	anything else  retried, after what Retry-After says; a 3xx among it, which is a redirect that is not followed
 func verdict(status int, h http.Header, now time.Time, longest time.Duration) error {
@@ -28,12 +29,12 @@ func verdict(status int, h http.Header, now time.Time, longest time.Duration) er
 	if text := http.StatusText(status); text != "" {
 		err = fmt.Errorf("status %d %s", status, text)
 	}
+	wait := min(retryAfter(h, now), longest)
 	switch {
 	case status >= 300 && status <= 399:
 		return fmt.Errorf("%w: not followed (see docs/handlers.md)", err)
 	case status == http.StatusRequestTimeout, status == http.StatusMisdirectedRequest, status == http.StatusTooEarly,
-		status == http.StatusTooManyRequests, status >= 500:
-		wait := min(retryAfter(h, now), longest)
+		status == http.StatusTooManyRequests, status == http.StatusRequestEntityTooLarge && wait > 0, status >= 500:
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && wait > 0 {
 			return consumer.Overloaded(err, wait)
 		}

@@ -16,7 +16,7 @@ func FuzzVerdict(f *testing.F) {
 	for i, after := range []string{"", "0", "120", "99999999999999999999", "-1", "+5", "1.5", " 7 ", "٣",
 		"Fri, 31 Dec 1999 23:59:59 GMT", "Friday, 31-Dec-99 23:59:59 GMT", "Mon, 01 Jan 0001 00:00:00 GMT",
 		"Fri, 31 Dec 9999 23:59:59 GMT"} {
-		f.Add([]int{200, 204, 304, 400, 404, 408, 421, 425, 429, 500, 503, 599, 0}[i], after, "Fri, 31 Dec 1999 23:59:58 GMT")
+		f.Add([]int{200, 204, 413, 400, 404, 408, 421, 425, 429, 500, 503, 599, 0}[i], after, "Fri, 31 Dec 1999 23:59:58 GMT")
 	}
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, status int, after, date string) {
@@ -25,11 +25,12 @@ func FuzzVerdict(f *testing.F) {
 		if acked := status >= 200 && status <= 299; acked != (err == nil) {
 			t.Fatalf("%d: %v", status, err)
 		}
-		refused := status >= 400 && status <= 499 && status != 408 && status != 421 && status != 425 && status != 429
+		wait := retryAfter(h, now)
+		refused := status >= 400 && status <= 499 && status != 408 && status != 421 && status != 425 && status != 429 &&
+			(status != 413 || wait <= 0)
 		if consumer.IsPermanent(err) != refused {
 			t.Errorf("%d: %v is permanent: %v", status, err, !refused)
 		}
-		wait := retryAfter(h, now)
 		if consumer.IsOverloaded(err) != (status == 429 || status == 503 && wait > 0) {
 			t.Errorf("%d after %v: %v", status, wait, err)
 		}
