@@ -11,6 +11,7 @@ type cutter struct {
 	numbers []uint64 // of lanes; fresh ones, as works keep theirs
 	stash   stash
 	tokens  []uint64 // fresh ones, as works keep theirs
+	now     int64    // work.queued of what is cut
 }
 
 // renew lets go of what was allocated together with works that were cut: they keep their messages in memory.
@@ -37,7 +38,7 @@ func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each 
 		}
 		w := x.work(q)
 		w.init(k, ms[:n:n], nil)
-		if w.each = each; n > 1 {
+		if w.each, w.queued = each, x.now; n > 1 {
 			w.tokens = x.tokensOf(w.ms)
 		}
 		if ms = ms[n:]; lanes != nil {
@@ -61,7 +62,7 @@ func (x *cutter) whole(k *claim, ms []broker.Message, b *batches) (full []*work,
 		bytes += len(ms[i].Key) + len(ms[i].Value)
 		if n := i + 1 - from; n == b.cfg.Size || bytes >= b.cfg.Bytes {
 			w := x.work(n)
-			w.k, w.ms = k, ms[from:i+1:i+1]
+			w.k, w.ms, w.queued = k, ms[from:i+1:i+1], x.now
 			w.initBatch(x.tokensOf(w.ms))
 			x.out = append(x.out, w)
 			bytes, from = 0, i+1

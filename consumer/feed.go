@@ -22,8 +22,9 @@ type feed struct {
 	input   int // which of Config.Sources
 	class   int // its class in the pool's queue; the levels of Priority follow it
 	traits  broker.Traits
-	retries bool // it reads the retry topics
-	foreign bool // it was opened before, so that somebody else has it
+	leases  broker.LeaseReporter // nil: messages have no leases of their own
+	retries bool                 // it reads the retry topics
+	foreign bool                 // it was opened before, so that somebody else has it
 	up      atomic.Bool
 	parked  atomic.Int64 // messages of it that wait here: see parking
 	// assigned are the claims that the source has: from Assigned to Ended.
@@ -79,8 +80,7 @@ func (f *feed) hold(claim *broker.Claim, until time.Time) bool {
 
 // lapsed says whether another process may have a message of a claim by now.
 func (f *feed) lapsed(claim *broker.Claim, token uint64) bool {
-	l, ok := f.source.(broker.LeaseReporter)
-	return ok && l.Lapsed(claim, token)
+	return f.leases != nil && f.leases.Lapsed(claim, token)
 }
 
 // waits says whether the source can let a message wait that is not due.
@@ -117,12 +117,18 @@ func (f *feed) carries(p broker.Publisher) bool {
 // feeds are all sources of a consumer, that of its retry topics at the end.
 type feeds []*feed
 
+// leasesOf is what tells of a source's leases; nil: they are not the messages'.
+func leasesOf(s broker.Source) broker.LeaseReporter {
+	l, _ := s.(broker.LeaseReporter)
+	return l
+}
+
 func newFeeds(cfg *Config) (fs feeds) {
 	for i, in := range cfg.inputs() {
-		fs = append(fs, &feed{source: in.Source, input: i, class: i * cfg.levels()})
+		fs = append(fs, &feed{source: in.Source, leases: leasesOf(in.Source), input: i, class: i * cfg.levels()})
 	}
 	if t := cfg.Retry.Topics; t != nil {
-		fs = append(fs, &feed{source: t.Source, retries: true})
+		fs = append(fs, &feed{source: t.Source, leases: leasesOf(t.Source), retries: true})
 	}
 	return fs
 }

@@ -79,6 +79,9 @@ func (in *intake) dispatch(submits context.Context, f *feed) error {
 			return err // which says what was being done, as an adapter's errors do
 		}
 		ms := slab.take(n)
+		if f.leases != nil {
+			cut.now = in.tell.clock.at(time.Now())
+		}
 		in.till.received(n)
 		in.received.Add(int64(n))
 		if last == nil || last.Claim != ms[0].Claim {

@@ -134,7 +134,7 @@ func (ws *workers) handleAll(p *pool.Worker[*work], l *local, w *work) (v uint64
 		case !w.k.Startable():
 			ws.refuse(l, w, i, "revoked")
 			continue
-		case i == 0 && w.k.feed.lapsed(w.k.Claim, w.ms[0].Token):
+		case i == 0 && ws.waitedLong(p, w) && w.k.feed.lapsed(w.k.Claim, w.ms[0].Token):
 			ws.refuse(l, w, i, "lost")
 			continue
 		case w.run && v&replaced != 0:
@@ -299,9 +299,18 @@ func (ws *workers) left(w *work, v uint64) bool {
 	return true
 }
 
+// shortWait is shorter than any lease that makes sense. What waited here no longer is begun without asking for its lease, which
+// takes the adapter's lock, and with quick handlers a tenth of all that a message costs.
+const shortWait = time.Second
+
+// waitedLong says whether a work that is begun waited for a worker for so long that leases of its messages may have run out.
+func (ws *workers) waitedLong(p *pool.Worker[*work], w *work) bool {
+	return w.k.feed.leases != nil && ws.tell.clock.at(p.Began())-w.queued > int64(shortWait)
+}
+
 // refuse gives back message i, which was taken and not started, and all behind it: its claim is no longer open, or the process
 // stood still, or was cut off, for so long that others may have what waited here. The latter is asked once for a work, of its
-// oldest message: it costs more than a quick handler.
+// oldest message.
 func (ws *workers) refuse(l *local, w *work, i int, reason string) {
 	from, _, ok := w.takeOut(i)
 	if !ok {
