@@ -150,8 +150,10 @@ var groups = append([]group{
 	{name: "kafka_publish", server: withKafka, figures: kafkaPublishFigures, systems: []system{
 		{"longshore_64", 100_000, func(n int, at string) sample { return kafkaPublish(at, n, 64) }},
 		{"sync_64", 100_000, func(n int, at string) sample { return franzSync(at, n, 64) }},
-		{"longshore_1000", 100_000, func(n int, at string) sample { return kafkaPublish(at, n, 1000) }},
-		{"sync_1000", 100_000, func(n int, at string) sample { return franzSync(at, n, 1000) }},
+		{"franz_64", 100_000, func(n int, at string) sample { return franzHandOn(at, n, 64) }},
+		{"longshore_1000", 500_000, func(n int, at string) sample { return kafkaPublish(at, n, 1000) }},
+		{"sync_1000", 500_000, func(n int, at string) sample { return franzSync(at, n, 1000) }},
+		{"franz_1000", 500_000, func(n int, at string) sample { return franzHandOn(at, n, 1000) }},
 	}},
 	{name: "jetstream_letters", server: withNATS, figures: letterFigures("jetstream_letters"), systems: []system{
 		{"longshore", 200_000, func(n int, url string) sample { return natsLetters(url, n) }},

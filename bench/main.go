@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -148,7 +149,8 @@ func (g group) measure(rounds int, scale float64) (fs []figure, err error) {
 		turn("")
 		return fs, err
 	}
-	if e := g.server(g.count(g.systems[0], scale), turn); e != nil {
+	most := slices.MaxFunc(g.systems, func(a, b system) int { return cmp.Compare(a.n, b.n) })
+	if e := g.server(g.count(most, scale), turn); e != nil {
 		return nil, e
 	}
 	return fs, err

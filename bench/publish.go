@@ -149,6 +149,29 @@ func franzSync(where string, n, workers int) sample {
 	return t.result(n)
 }
 
+// franzHandOn takes records from a topic, and hands them by a channel to that many goroutines, each of which sends one on by
+// ProduceSync, under an identity in a header. It commits what nobody has sent: the publish handler's work without its promises.
+func franzHandOn(where string, n, workers int) sample {
+	r := newKafkaRun(where, n)
+	from, t := must(r.franz()), newTarget(n)
+	to, topic := franzProducer(where, kgo.ProducerLinger(0))
+	records := make(chan *kgo.Record, workers)
+	for range workers {
+		go func() {
+			for m := range records {
+				id := fmt.Appendf(nil, "%s/%d/%d/%d", m.Topic, m.Partition, m.Offset, m.Timestamp.UnixNano())
+				check(to.ProduceSync(context.Background(), &kgo.Record{Topic: topic, Key: m.Key, Value: m.Value,
+					Headers: append(m.Headers, kgo.RecordHeader{Key: "id", Value: id})}).FirstErr())
+				t.confirmed()
+			}
+		}()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go poll(ctx, from, func(m *kgo.Record) { t.begin(); records <- m })
+	return t.result(n)
+}
+
 // natsTarget makes a stream in memory, and tells one of its subjects.
 func natsTarget(js jetstream.JetStream) string {
 	name := fmt.Sprintf("T%d", time.Now().UnixNano())
@@ -201,9 +224,10 @@ func letterFigures(name string) func(m map[string]sample) []figure {
 func kafkaPublishFigures(m map[string]sample) (fs []figure) {
 	least := map[string]float64{"64": 1, "1000": 0.8}
 	for _, w := range []string{"64", "1000"} {
-		l, s := m["longshore_"+w], m["sync_"+w]
+		l, s, f := m["longshore_"+w], m["sync_"+w], m["franz_"+w]
 		fs = append(fs, atLeast("kafka_publish_"+w+"_rate_vs_produce_sync", s.WallNS/l.WallNS, least[w]),
 			show("kafka_publish_"+w+"_cpu_vs_produce_sync", l.CPUNS/s.CPUNS),
+			show("kafka_publish_"+w+"_rate_vs_franz", f.WallNS/l.WallNS), show("kafka_publish_"+w+"_cpu_vs_franz", l.CPUNS/f.CPUNS),
 			show("kafka_publish_"+w+"_per_second", 1e9/l.WallNS), show("kafka_publish_"+w+"_cpu_us", l.CPUNS/1e3),
 			show("produce_sync_"+w+"_per_second", 1e9/s.WallNS), show("produce_sync_"+w+"_cpu_us", s.CPUNS/1e3))
 	}
