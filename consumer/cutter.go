@@ -38,7 +38,8 @@ func (x *cutter) cut(k *claim, ms []broker.Message, lanes []uint64, q int, each 
 		}
 		w := x.work(q)
 		w.init(k, ms[:n:n], nil)
-		if w.each, w.queued = each, x.now; n > 1 {
+		w.queued = x.now
+		if w.each = each; n > 1 {
 			w.tokens = x.tokensOf(w.ms)
 		}
 		if ms = ms[n:]; lanes != nil {
