@@ -146,7 +146,8 @@ func (n *node) awaitReady(brokers int) error {
 	})
 }
 
-const readyLimit = 90 * time.Second
+// readyLimit is long: where a dozen others want the processors, a JVM takes minutes to start.
+const readyLimit = 5 * time.Minute
 
 // liveBrokers is who takes part, according to the broker at addr; none if it does not answer.
 func liveBrokers(addr string) map[int32]bool {
