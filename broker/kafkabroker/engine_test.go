@@ -146,7 +146,8 @@ func TestCrashAfterDeadLetter(t *testing.T) {
 		_, stop := ts.runConsumer(t, l, consumer.Config{
 			DeadLetter: letters, DrainTimeout: -1, CloseTimeout: 100 * time.Millisecond,
 			Handler: func(context.Context, *consumer.Message) error { return consumer.Permanent(errPoison) }})
-		eventually(t, "the letter is stored", func() bool { return ts.fakeProgress(ts.topics[1])[0].end == int64(i+1) })
+		// Or more than one: whose session runs out while the machine stands still has it to do again.
+		eventually(t, "the letter is stored", func() bool { return ts.fakeProgress(ts.topics[1])[0].end > int64(i) })
 		if i == 0 {
 			if err := stop(); err == nil {
 				t.Error("Run ends with nil although its last commit cannot have been made")
