@@ -146,7 +146,11 @@ func linger(s Settings, seed uint64) Span {
 	if s.Batch == 0 || !p.oneIn(2) {
 		return 0
 	}
-	return Span(100*time.Millisecond) + p.span(time.Second)
+	d := Span(100*time.Millisecond) + p.span(time.Second)
+	if s.Order != consumer.OrderNone {
+		return d / 4 // each message of a lane lingers alone: hundreds of a partition would not be done in the calm
+	}
+	return d
 }
 
 // hooked is by dice of its own, too.
