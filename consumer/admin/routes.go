@@ -272,11 +272,11 @@ func repeated(object []byte) (key string, twice bool) {
 			return "", false
 		}
 		key, _ = t.(string)
-		if folded := strings.ToLower(key); seen[folded] {
+		folded := strings.ToLower(key)
+		if seen[folded] {
 			return key, true
-		} else {
-			seen[folded] = true
 		}
+		seen[folded] = true
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
 			return "", false
