@@ -26,15 +26,23 @@ func inherited() leftovers { return leftovers{group: true, met: make(map[partiti
 
 // meet takes what is written for the first time for left over, if a predecessor may have written there.
 func (l *leftovers) meet(rounds [][]*outBatch) {
-	if l.met == nil || len(rounds) == 0 {
+	if l.met == nil {
 		return
 	}
-	for _, b := range rounds[0] { // which has all partitions
+	for _, b := range goesTo(rounds) {
 		if !l.met[b.partitionID] {
 			l.met[b.partitionID] = true
 			l.add(b.partitionID)
 		}
 	}
+}
+
+// goesTo has a batch for each partition that a transaction is about to write to: the first round has them all.
+func goesTo(rounds [][]*outBatch) []*outBatch {
+	if len(rounds) == 0 {
+		return nil
+	}
+	return rounds[0]
 }
 
 func (l *leftovers) add(p partitionID) {
@@ -47,11 +55,9 @@ func (l *leftovers) add(p partitionID) {
 // begin adds what a transaction is about to write to.
 func (l *leftovers) begin(rounds [][]*outBatch) {
 	l.last, l.group = l.last[:0], true
-	if len(rounds) > 0 {
-		for _, b := range rounds[0] {
-			l.add(b.partitionID)
-			l.last = append(l.last, b.partitionID)
-		}
+	for _, b := range goesTo(rounds) {
+		l.add(b.partitionID)
+		l.last = append(l.last, b.partitionID)
 	}
 }
 
@@ -68,7 +74,7 @@ func (l *leftovers) evaded() { *l = leftovers{} }
 
 // touch says whether something is left over where a transaction is about to write.
 func (l *leftovers) touch(rounds [][]*outBatch) bool {
-	return l.group || len(rounds) > 0 && slices.ContainsFunc(rounds[0], func(b *outBatch) bool { return l.parts[b.partitionID] })
+	return l.group || slices.ContainsFunc(goesTo(rounds), func(b *outBatch) bool { return l.parts[b.partitionID] })
 }
 
 // A reign is who leads a partition, and since which epoch, as a broker tells it. Where it tells the same twice, there was a
@@ -110,10 +116,8 @@ func (x *transactor) sweepable(at map[partitionID]reign, rounds [][]*outBatch) (
 		waits = func(string) bool { return false }
 	}
 	needed := make(map[string]bool)
-	if len(rounds) > 0 {
-		for _, b := range rounds[0] {
-			needed[b.topic] = true
-		}
+	for _, b := range goesTo(rounds) {
+		needed[b.topic] = true
 	}
 	for p := range x.left.parts {
 		if r, known := at[p]; known && r.leader >= 0 && (needed[p.topic] || !waits(p.topic)) {
@@ -146,11 +150,9 @@ func (x *transactor) swept(led []partitionID, before, after map[partitionID]reig
 		return fmt.Errorf("aborting a transaction once more: %s/%d: %w", g.topic, g.no, kafka.GroupCoordinatorNotAvailable)
 	}
 	x.left.group = false
-	if len(rounds) > 0 {
-		for _, b := range rounds[0] {
-			if x.left.parts[b.partitionID] {
-				return x.dest.block(b.topic, fmt.Errorf("aborting a transaction once more: %w", kafka.LeaderNotAvailable))
-			}
+	for _, b := range goesTo(rounds) {
+		if x.left.parts[b.partitionID] {
+			return x.dest.block(b.topic, fmt.Errorf("aborting a transaction once more: %w", kafka.LeaderNotAvailable))
 		}
 	}
 	return nil
