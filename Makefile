@@ -30,6 +30,10 @@ lint: ## gofmt, vet, staticcheck; and golangci-lint where it is installed
 	$(GO) run $(STATICCHECK) ./...
 	@if command -v golangci-lint >/dev/null; then golangci-lint run; else echo "golangci-lint is not installed: skipped"; fi
 
+.PHONY: conformance
+conformance: ## the conformance suite with the race detector, ten times: in memory, on nats-server, on a fake of Kafka
+	for broker in mem nats kafka; do $(GO) test -race -count=10 -timeout=120m -run 'TestConformance$$' ./broker/$${broker}broker || exit 1; done
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	FUZZTIME=$(FUZZTIME) .ci/fuzz

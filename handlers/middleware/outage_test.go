@@ -151,7 +151,7 @@ func TestCircuitBreakerOutage(t *testing.T) {
 					})
 					b := membroker.New(membroker.Config{})
 					dead := run(t, b, consumer.Config{Handler: h, Order: order, Timeout: 15 * time.Second, Pool: consumer.Pool{Min: 1, Max: 16},
-						Retry: consumer.Retry{MaxAttempts: 5}}, 13*time.Minute, 25*time.Millisecond, 60)
+						Retry: consumer.Retry{MaxAttempts: 5}}, 13*time.Minute, 100*time.Millisecond, 60)
 					if n := time.Duration(first.Load()); dead > 0 || n == 0 || n > 30*time.Second || probes.Load() < 20 {
 						t.Errorf("%d dead letters, the first success %v after it is up, %d probes failed", dead, n, probes.Load())
 					}

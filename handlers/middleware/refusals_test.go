@@ -40,7 +40,7 @@ func TestCircuitBreakerOutageThatRefuses(t *testing.T) {
 						return nil
 					})
 					dead := run(t, membroker.New(membroker.Config{}), consumer.Config{Handler: h, Order: order, Timeout: 15 * time.Second,
-						Pool: consumer.Pool{Min: 1, Max: 16}, Retry: consumer.Retry{MaxAttempts: 2}}, 13*time.Minute, 25*time.Millisecond, 60)
+						Pool: consumer.Pool{Min: 1, Max: 16}, Retry: consumer.Retry{MaxAttempts: 2}}, 13*time.Minute, 100*time.Millisecond, 60)
 					if n := time.Duration(first.Load()); dead > 0 || n == 0 || n > 30*time.Second {
 						t.Errorf("%d dead letters, the first success %v after it is up", dead, n)
 					}
