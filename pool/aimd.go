@@ -74,7 +74,7 @@ func (a *aimd) Step(o Observation) Decision {
 	case slow > 0 && h > slow && o.Idle == 0 && o.Workers > o.Min:
 		return a.change(o, max(o.Min, int(float64(o.Workers)*a.cfg.Keep)), true, ReasonUndo, fmt.Sprintf("handlers take %v", h))
 	case o.starving() && o.Workers < o.Max:
-		return a.change(o, min(o.Max, o.Workers+a.cfg.Add), false, ReasonGrow, "")
+		return a.change(o, o.Workers+min(a.cfg.Add, o.Max-o.Workers), false, ReasonGrow, "")
 	case o.Busy == 0 && o.Backlog == 0:
 		return o.stay(ReasonHold, "all are idle", 0)
 	}

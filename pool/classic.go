@@ -55,7 +55,10 @@ func (c *classic) Step(o Observation) Decision {
 		c.started, c.reports, c.quiet = true, o.Reports, o.Now
 	}
 	rest := c.cfg.GrowAfter - (o.Now - c.quiet)
-	patience := time.Duration(c.cfg.IdleTimeouts) * o.IdleTimeout
+	patience := never
+	if n := time.Duration(max(1, c.cfg.IdleTimeouts)); o.IdleTimeout <= never/n {
+		patience = n * o.IdleTimeout
+	}
 	switch {
 	case o.Workers > o.Min && c.cfg.MaxSleeping > 0 && o.IdleLong > c.cfg.MaxSleeping:
 		return Decision{Target: o.Workers - 1, Reason: ReasonIdle, Detail: "too many sleep", Next: tick}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math"
 	"runtime"
 	"time"
 )
@@ -83,6 +84,9 @@ type Config[T any] struct {
 // maxWorkers is the default of Config.Max.
 const maxWorkers = 256
 
+// unbounded is the largest Config.Queue that sums are made with: math.MaxInt and an idle worker would be less than nothing.
+const unbounded = math.MaxInt / 4
+
 // withDefaults returns c with every unset field filled.
 func (c Config[T]) withDefaults() Config[T] {
 	if c.Min == 0 {
@@ -100,13 +104,15 @@ func (c Config[T]) withDefaults() Config[T] {
 	if c.Queue == 0 {
 		c.Queue = 1024
 	}
+	c.Queue = min(c.Queue, unbounded)
 	if len(c.Weights) == 0 {
 		c.Weights = []int{1}
 	}
 	if c.Scan == 0 {
 		c.Scan = 10 * time.Millisecond
 	}
-	c.ScanOne = max(c.ScanOne, c.Scan)
+	c.Scan = min(c.Scan, never/4) // sums are made with it
+	c.ScanOne = min(max(c.ScanOne, c.Scan), never/4)
 	if c.MaxStuck == 0 {
 		c.MaxStuck = c.Max
 	}

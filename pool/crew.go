@@ -136,7 +136,7 @@ func (c *crew[T]) dueFor(hs []held[T], now time.Duration) []held[T] {
 func (c *crew[T]) rest(hs []held[T], then, now time.Duration) {
 	for _, h := range hs {
 		if h.w.seq == h.seq && h.w.state == busy {
-			h.w.due = then + max(c.scan, h.rest)
+			h.w.due = then + min(max(c.scan, h.rest), never-then)
 		}
 	}
 	next := never

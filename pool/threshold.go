@@ -75,7 +75,7 @@ func (q *threshold) Step(o Observation) Decision {
 	case q.changed && rest > 0:
 		return o.stay(ReasonHold, "cooldown", rest)
 	case (o.Fill >= q.cfg.BusyAt || float64(o.Backlog) > q.cfg.BusyJobs*float64(o.Workers)) && o.Workers < o.Max:
-		return q.change(o, o.Workers+q.cfg.Batch, ReasonGrow)
+		return q.change(o, o.Workers+min(q.cfg.Batch, o.Max-o.Workers), ReasonGrow)
 	case o.Fill <= q.cfg.IdleAt && o.Workers > o.Min && o.Idle > 0:
 		return q.change(o, o.Workers-min(q.cfg.Batch, o.Idle), ReasonIdle)
 	case o.Busy > 0 || o.Workers > o.Min:
