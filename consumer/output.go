@@ -184,14 +184,27 @@ func publishEach(ctx context.Context, p broker.Publisher, outs []broker.Outgoing
 	}
 	errs := make([]error, len(outs))
 	var each *broker.PublishError
-	if errors.As(err, &each) && len(each.Errs) == len(outs) {
+	switch told := errors.As(err, &each); {
+	case told && len(each.Errs) == len(outs):
 		copy(errs, each.Errs)
-		return errs
-	}
-	for i := range errs {
-		errs[i] = err
+	case !told && len(outs) > 1 && errors.Is(err, broker.ErrRefused):
+		publishAlone(ctx, p, outs, errs)
+	default:
+		for i := range errs {
+			errs[i] = err
+		}
 	}
 	return errs
+}
+
+// publishAlone publishes each of outs by itself: the whole call was refused, without a word about which of them that is for, and
+// by that word alone all would be given up with that one.
+func publishAlone(ctx context.Context, p broker.Publisher, outs []broker.Outgoing, errs []error) {
+	for i := range outs {
+		if err := publishEach(ctx, p, outs[i:i+1]); err != nil {
+			errs[i] = err[0]
+		}
+	}
 }
 
 // forGood is the error of an output, Permanent where the broker will never take that. One that has no topic is retried: that may
