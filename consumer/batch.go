@@ -171,6 +171,8 @@ func apart(err error) (told []*BatchError, beside []error) {
 		return nil, nil
 	case *BatchError:
 		return []*BatchError{x}, nil
+	case *PanicError: // of all messages: what it wraps was no result
+		return nil, []error{err}
 	case interface{ Unwrap() []error }:
 		for _, part := range x.Unwrap() {
 			each, others := apart(part)

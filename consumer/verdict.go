@@ -140,6 +140,8 @@ func wholly[E interface {
 		return x
 	case *lateError:
 		return wholly[E](x.err, beside)
+	case *PanicError: // what a handler panics with is no decision of it
+		return none
 	case interface{ Unwrap() error }:
 		return wholly[E](x.Unwrap(), beside)
 	case interface{ Unwrap() []error }:
