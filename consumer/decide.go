@@ -127,7 +127,7 @@ func exhausted(o outcome, runs int32, maxAttempts int) bool {
 		return true
 	}
 	if o.trust == broker.AtMost {
-		return int64(o.attempt) >= generous*int64(maxAttempts)
+		return int(o.attempt/generous) >= maxAttempts // the product may be more than there is
 	}
 	return int(o.attempt) >= maxAttempts
 }

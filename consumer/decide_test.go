@@ -121,6 +121,16 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// Who wants no end by attempts says a number that is never reached, and three times that is more than there is.
+func TestAttemptsWithoutEnd(t *testing.T) {
+	o := outcome{err: errors.New("boom"), attempt: 1, trust: broker.AtMost, letters: true}
+	for _, most := range []int{math.MaxInt / 2, math.MaxInt} {
+		if d := decide(o, Retry{MaxAttempts: most, Backoff: Backoff{}.withDefaults()}); d.verdict != VerdictRetry || d.exhausted {
+			t.Errorf("with %d attempts: %+v", most, d)
+		}
+	}
+}
+
 func TestBackoffIsCappedForAnyNumber(t *testing.T) {
 	b := Backoff{}.withDefaults()
 	for _, n := range []int32{-1, 0, 1, 2, 10, 1000, 1 << 30} {

@@ -3,6 +3,7 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -69,9 +70,17 @@ func (h *health) check(noProgress time.Duration) error {
 // handlerLimit is how long all workers may be in handlers, with none that begins or returns.
 func (h *health) handlerLimit(noProgress time.Duration) time.Duration {
 	if h.cfg.Timeout > 0 { // the watchdog replaces them before that
-		return h.cfg.Timeout + h.cfg.StuckAfter + noProgress
+		return added(h.cfg.Timeout, h.cfg.StuckAfter, noProgress)
 	}
-	return hungAfter * noProgress
+	return hungAfter * min(noProgress, math.MaxInt64/hungAfter)
+}
+
+// added is the sum of times, none of which is negative, or the longest there is: who wants no limit says that.
+func added(ds ...time.Duration) (sum time.Duration) {
+	for _, d := range ds {
+		sum += min(d, math.MaxInt64-sum)
+	}
+	return sum
 }
 
 // mayReceive says whether a source that has messages has room for them: no lane is full, nor is its part of the budget, nor a

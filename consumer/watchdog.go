@@ -86,7 +86,7 @@ const noTimeout = time.Hour
 
 // isStuck says whether a call that has run so long is stuck.
 func (d *watchdog) isStuck(ran time.Duration) bool {
-	return d.timeout > 0 && ran >= d.timeout+d.stuckAfter
+	return d.timeout > 0 && ran-d.timeout >= d.stuckAfter // their sum may be more than there is
 }
 
 // giveUp replaces a worker whose handler does not return, where there may be one more such, and tells of it.
