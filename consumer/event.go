@@ -40,7 +40,8 @@ type (
 		Retries bool
 	}
 
-	// Handled: N handler calls in a row by one worker returned nil; they took Took together.
+	// Handled: N messages were handled by one worker, one after the other or as a batch, and their calls took Took together. Where
+	// others failed beside them, in the same batch or what the worker was handed, Took is their share of the time by number.
 	Handled struct {
 		N    int
 		Took time.Duration

@@ -106,8 +106,16 @@ func (ws *workers) account(p *pool.Worker[*work], l *local) {
 	ws.pace.observe(l.calls, took, l.good > 0)
 	if l.good > 0 {
 		ws.tell.progress.Store(ws.tell.clock.at(p.Began().Add(took)))
-		ws.tell.tellHandled(l.good, took)
+		ws.tell.tellHandled(l.good, share(took, l.good, l.calls))
 	}
+}
+
+// share is the part of what calls took together that n of them have: how long each took nobody knows.
+func share(took time.Duration, n, calls int) time.Duration {
+	if n == calls {
+		return took
+	}
+	return time.Duration(float64(took) * float64(n) / float64(calls))
 }
 
 // handleAll handles messages of w until its end, where its state is v. Not ok: a handler did not return, and w is out of the
