@@ -11,8 +11,11 @@ import (
 type BatchFactory func(s *Setup, o Options) (consumer.BatchHandler, error)
 
 // One makes of a batch handler one for single messages, each of which is a batch: to run a message of the dead letters again, for
-// example.
+// example. Of none it makes none, which consumer.New finds.
 func One(h consumer.BatchHandler) consumer.Handler {
+	if h == nil {
+		return nil
+	}
 	return func(ctx context.Context, m *consumer.Message) error {
 		return consumer.BatchErrors(h(ctx, []*consumer.Message{m}), 1)[0]
 	}

@@ -10,8 +10,8 @@ import (
 
 // Typed makes a Handler of a function that takes a value, which c decodes. Where T is a pointer, *Order say, a new Order is made
 // for each message. What cannot be decoded is a Permanent error of the class decode: no retry will cure it, so it is
-// dead-lettered at once, and what comes after it goes on. Typed panics where c is an Accepter and does not accept T, for that is
-// a mistake in the program; of no function it makes no Handler, which consumer.New finds.
+// dead-lettered at once, and what comes after it goes on. Typed panics where c is nil, or an Accepter that does not accept T, for
+// that is a mistake in the program; of no function it makes no Handler, which consumer.New finds.
 func Typed[T any](c Codec, f func(ctx context.Context, v T, m *consumer.Message) error) consumer.Handler {
 	if f == nil {
 		return nil
@@ -36,6 +36,9 @@ func decoderOf[T any](c Codec) func(m *consumer.Message) (T, error) {
 		}
 		*v, _ = reflect.TypeAssert[T](reflect.New(t.Elem()))
 		return *v
+	}
+	if c == nil {
+		panic(fmt.Sprintf("handlers: typed handler of %s: its codec is nil", t))
 	}
 	if err := accepts(c, place(new(T))); err != nil {
 		panic(fmt.Sprintf("handlers: typed handler of %s: %v", t, err))

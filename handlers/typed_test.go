@@ -145,3 +145,17 @@ func TestNoFunction(t *testing.T) {
 		t.Error("there is a batch handler of no function")
 	}
 }
+
+// What lacks its codec or its handler is found when it is made, and not by each message.
+func TestTypedOfNothing(t *testing.T) {
+	defer func() {
+		if p, _ := recover().(string); !strings.Contains(p, "codec is nil") {
+			t.Errorf("panic %q", p)
+		}
+	}()
+	if handlers.One(handlers.JSONBatch[order](nil)) != nil {
+		t.Error("a handler of no batch handler")
+	}
+	handlers.Typed(nil, func(context.Context, order, *consumer.Message) error { return nil })
+	t.Error("a handler with no codec")
+}
