@@ -69,7 +69,8 @@ type Config struct {
 	DrainTimeout time.Duration `yaml:"-"`
 	// CancelGrace is how long handlers get to return after their contexts ended at the end of a drain. Defaults to 1 s.
 	CancelGrace time.Duration `yaml:"-" want:"1ms.."`
-	// CloseTimeout is how long the source and the dead-letter publisher get for their last commits. Defaults to 5 s.
+	// CloseTimeout is how long the sources get for their last commits, when the handlers have returned and the dead letters are
+	// published, or their time for that (DrainTimeout and CancelGrace) is over. Defaults to 5 s.
 	CloseTimeout time.Duration `yaml:"-" want:"1ms.."`
 	// OpenTimeout is how long Run tries at start to reach the broker, and waits for a topic or stream that is missing there, before
 	// it fails. 0 means for ever. Defaults to 0.

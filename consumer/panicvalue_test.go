@@ -9,8 +9,8 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// A handler that panics has failed, whatever it panics with: an error of ours in it, of a helper's that was passed to panic, neither
-// acks the message nor puts it off.
+// A handler that panics has failed, whatever it panics with: an error of ours in it, of a helper's that was passed to panic,
+// neither acks the message nor puts it off.
 func TestPanicValueDecidesNothing(t *testing.T) {
 	for name, value := range map[string]error{
 		"skip": consumer.Skip("a helper's"), "defer": consumer.Defer(time.Second, nil),

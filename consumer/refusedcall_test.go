@@ -22,7 +22,8 @@ func (p wholePublisher) Publish(ctx context.Context, outs []broker.Outgoing) err
 	return p.Publisher.Publish(ctx, outs)
 }
 
-// Where a whole call is refused, without a word about which of its outputs that is for, the message of that one alone is given up.
+// Where a whole call is refused, without a word about which of its outputs that is for, the message of that one alone is given
+// up.
 func TestWholeCallIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		produce(t, b, 40)

@@ -19,7 +19,8 @@ func (p *Pool[T]) Submit(ctx context.Context, class int, t T) error {
 	return err
 }
 
-// TrySubmit is Submit that does not block. False: t was not taken, for the class is full or the pool drains.
+// TrySubmit is Submit that does not block. False: t was not taken, for the class is full or the pool drains. It panics where
+// there is no such class.
 func (p *Pool[T]) TrySubmit(class int, t T) bool {
 	if err := p.cfg.hasClass(class); err != nil {
 		panic(err)
@@ -65,7 +66,7 @@ func (p *Pool[T]) wait(ctx context.Context, x *waiter[T]) (left int, err error) 
 
 // Requeue puts ts at the end of their class. It never blocks and works while the pool drains, and afterwards too: it is for what
 // was let in before (rests of work, successors, retries that are due) and not counted as an arrival. Workers must use it, never
-// Submit. The slice is not kept.
+// Submit. The slice is not kept. It panics where there is no such class.
 func (p *Pool[T]) Requeue(class int, ts ...T) { p.requeue(class, requeued{}, ts) }
 
 func (p *Pool[T]) requeue(class int, how requeued, ts []T) {
