@@ -512,7 +512,10 @@ func TestDLQRefuses(t *testing.T) {
     dead_letter: {to: x, routes: [{class: decode, to: y}, {handler: log, to: z}]}
     routes: [{handler: log}]
 `)
-	file, routed := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "routed.yaml")
+	writeFile(t, dir, "nats.yaml", `consumers:
+  a: {source: {nats: {url: "nats://127.0.0.1:1", stream: A, durable: a}}, dead_letter: {to: x}, routes: [{handler: log}]}
+`)
+	file, routed, onNATS := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "routed.yaml"), filepath.Join(dir, "nats.yaml")
 	for args, wants := range map[string][]string{
 		"list":                                  {"whose dead letters?"},
 		"list --topic a --subject b":            {"--topic and --subject are set"},
@@ -543,6 +546,8 @@ func TestDLQRefuses(t *testing.T) {
 		"purge --yes -c " + file + " --consumer a":    {"--yes is set and nothing is chosen"},
 		"purge --yes --all --class error --topic a":   {"--all and --class are set"},
 		"purge --yes --all --topic a 0/1":             {"--all and a letter are set"},
+		"purge --partly --subject dead.a":             {"--partly is set, which is for Kafka"},
+		"purge --partly -c " + onNATS:                 {"--partly is set, which is for Kafka"},
 		"purge --yes -c " + routed + " --topic=":      {"--topic is empty"},
 		"purge --yes --subject dead.a --creds=":       {"--creds is empty"},
 		"list --brokers= --topic a --until=":          {"--brokers is empty", "--until is empty"},

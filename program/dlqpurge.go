@@ -37,6 +37,9 @@ func newDLQPurge(parts Parts) *cobra.Command {
 			"  longshore dlq purge --subject dead.orders --all --yes",
 		Args: func(cmd *cobra.Command, args []string) (err error) {
 			p.filter, err = chosen.filter(cmd, args, time.Now())
+			if p.partly {
+				p.target.ofKafka = "--partly"
+			}
 			return asUsage(errors.Join(p.target.check(cmd), err, p.checkAll(cmd, args)))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {

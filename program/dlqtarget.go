@@ -28,6 +28,7 @@ type dlqTarget struct {
 	url, creds, subject string
 	timeout             time.Duration
 	adapters            []string // from outside
+	ofKafka             string   // a flag that is set, and that only Kafka has a use for
 
 	doc *config.Document // of file, where it was read: it may be a pipe, which is read once
 }
@@ -187,6 +188,10 @@ func (t *dlqTarget) open(ctx context.Context) (*deadBox, error) {
 	b, err := t.box(ctx)
 	if err != nil {
 		return nil, usageError{err}
+	}
+	if t.ofKafka != "" && !b.kafka {
+		err := usageError{fmt.Errorf("%s is set, which is for Kafka, and the letters are on NATS", t.ofKafka)}
+		return nil, errors.Join(err, b.close())
 	}
 	if b.Letters, err = deadletters.New(deadletters.Config{Topic: b.topic, Store: b.store, Publisher: b.publisher}); err != nil {
 		return nil, errors.Join(err, b.close())

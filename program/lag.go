@@ -99,6 +99,9 @@ func (l *lagFlags) check(cmd *cobra.Command) error {
 			errs = append(errs, fmt.Errorf("%s is %v, want more than 0", d.flag, d.value))
 		}
 	}
+	if cmd.Flags().Changed("every") && !l.watch {
+		errs = append(errs, errors.New("--every is set and --watch is not: without it lag is shown once"))
+	}
 	return errors.Join(errs...)
 }
 
