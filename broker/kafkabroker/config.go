@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/conftag"
@@ -406,6 +407,9 @@ const mostName = 10_000
 
 func checkName(f *broker.Findings, at broker.Field, name string) {
 	f.Check(len(name) <= mostName, at, "has %d bytes, want at most %d", len(name), mostName)
+	f.Check(!strings.ContainsFunc(name, unicode.IsControl), at, "is %.100q: no control characters", name)
+	f.Check(utf8.ValidString(name), at, "is %.100q, which is not UTF-8", name)
+	f.Check(name == "" || strings.TrimSpace(name) != "", at, "is %.100q, which is blank", name)
 }
 
 func (c Config) validateTopics(f *broker.Findings) {

@@ -57,6 +57,36 @@ func TestNamesThatFitNoRequest(t *testing.T) {
 			t.Errorf("%s is not said: %.300v", want, err)
 		}
 	}
+	_, err = NewLagView(LagViewConfig{Group: long})
+	if want := "Group has 32768 bytes, want at most 10000"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("of a LagView: %s is not said: %.300v", want, err)
+	}
+}
+
+// TestNamesThatNobodyMeant: a broker takes some of them, and who looks for the group does not find it: what is not UTF-8 comes
+// back as something else, and a control character is not seen. A blank name is none to the consumer protocol.
+func TestNamesThatNobodyMeant(t *testing.T) {
+	for name, want := range map[string]string{
+		"a\x00b":    `is "a\x00b": no control characters`,
+		"a\n":       `is "a\n": no control characters`,
+		"a\xffb":    `is "a\xffb", which is not UTF-8`,
+		"   ":       `is "   ", which is blank`,
+		"\u00fc🚢 x": "",
+	} {
+		at := Connection{Brokers: []string{"h:1"}}
+		err := Config{Connection: at, Group: name, InstanceID: name, Rack: name, Topics: []string{"t"}}.Validate()
+		_, lag := NewLagView(LagViewConfig{Connection: at, Group: name})
+		for _, field := range []string{"Group", "InstanceID", "Rack"} {
+			if want != "" && (err == nil || !strings.Contains(err.Error(), field+" "+want)) {
+				t.Errorf("%q: %s is not said of %s: %v", name, want, field, err)
+			}
+		}
+		if want == "" && (err != nil || lag != nil) {
+			t.Errorf("%q: %v, %v", name, err, lag)
+		} else if want != "" && (lag == nil || !strings.Contains(lag.Error(), "Group "+want)) {
+			t.Errorf("%q of a LagView: %v", name, lag)
+		}
+	}
 }
 
 // TestAddressesThatNobodyHas: a blank in a host, as a list cut at its commas has it, and the port 0 are found, with their index,

@@ -64,6 +64,7 @@ func NewLagView(cfg LagViewConfig) (*LagView, error) {
 	cfg.Connection.validate(f)
 	conftag.Check(f, cfg)
 	f.Check(cfg.Group != "", "Group", "is missing")
+	checkName(f, "Group", cfg.Group)
 	f.Check(len(cfg.Topics) == 0 || cfg.Pattern == "", "Pattern", "is set, and so is %v: set at most one of them",
 		broker.Field("Topics"))
 	validatePattern(f, cfg.Pattern)
