@@ -405,6 +405,23 @@ func TestCredentialsOfSystemd(t *testing.T) {
 	}
 }
 
+// TestUserWithoutPassword: a server may have such a user, so it is no mistake; mostly the password was forgotten, and the server
+// would refuse the login again and again.
+func TestUserWithoutPassword(t *testing.T) {
+	for source, want := range map[string]int{
+		`nats: {url: "nats://127.0.0.1:4222", stream: S, durable: d, user: u}`:                1,
+		`nats_core: {url: "nats://127.0.0.1:4222", subjects: [a], queue: q, user: u}`:         1,
+		`nats: {url: "nats://127.0.0.1:4222", stream: S, durable: d, user: u, password: pw1}`: 0,
+	} {
+		d := parse("consumers:\n  o:\n    source: {"+source+"}\n    routes: [{handler: log}]\n", nil)
+		if err := d.Err(); err != nil || len(d.Warnings) != want {
+			t.Errorf("%s: %v, warnings %+v, want %d", source, err, d.Warnings, want)
+		} else if want > 0 && (d.Warnings[0].Line != 3 || !strings.HasSuffix(d.Warnings[0].Path, ".user")) {
+			t.Errorf("%s: %+v", source, d.Warnings[0])
+		}
+	}
+}
+
 // TestWarningsHaveAnOrder: two checks of one file say the same.
 func TestWarningsHaveAnOrder(t *testing.T) {
 	open := filepath.Join(t.TempDir(), "open")

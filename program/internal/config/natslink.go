@@ -65,8 +65,8 @@ func (l natsLink) at(embedded string) []string {
 	return l.servers()
 }
 
-// checkLink: a password in a URL is warned of, files can be read, and without a url there is what the embedded server has, which
-// knows neither users nor TLS.
+// checkLink: a password in a URL is warned of, and a user without one, files can be read, and without a url there is what the
+// embedded server has, which knows neither users nor TLS.
 func (sc sectionCheck) checkLink(l natsLink) {
 	for i, server := range l.servers() {
 		path := sc.at + ".url"
@@ -76,6 +76,9 @@ func (sc sectionCheck) checkLink(l natsLink) {
 		if strings.Contains(server, "@") {
 			sc.secrets.warnOpen(path)
 		}
+	}
+	if l.User != "" && !sc.has(".password") && !sc.has(".password_file") {
+		sc.warn(sc.at+".user", "is set and password is not: the login is a name alone, which few servers take")
 	}
 	for _, private := range [][2]string{{".nkey_seed_file", l.NKeySeedFile}, {".creds_file", l.CredsFile}} {
 		if key, file := private[0], private[1]; file != "" {
