@@ -2,11 +2,13 @@ package natsbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // LagViewConfig says whose lag to look at.
@@ -84,11 +86,11 @@ func (v *LagView) read(ctx context.Context) (l ConsumerLag, err error) {
 	}
 	cons, err := js.Consumer(ctx, v.cfg.Stream, v.cfg.Consumer)
 	if err != nil {
-		return l, fmt.Errorf("natsbroker: reading lag of consumer %s of stream %s: %w", v.cfg.Consumer, v.cfg.Stream, err)
+		return l, fmt.Errorf("natsbroker: reading lag: %w", v.cfg.notThere(err))
 	}
 	st, err := js.Stream(ctx, v.cfg.Stream)
 	if err != nil {
-		return l, fmt.Errorf("natsbroker: reading lag of stream %s: %w", v.cfg.Stream, err)
+		return l, fmt.Errorf("natsbroker: reading lag: %w", v.cfg.notThere(err))
 	}
 	info := cons.CachedInfo()
 	delivered := min(info.Delivered.Stream-info.AckFloor.Stream, info.Delivered.Consumer-info.AckFloor.Consumer)
@@ -100,4 +102,31 @@ func (v *LagView) read(ctx context.Context) (l ConsumerLag, err error) {
 	l.Lag = int64(info.NumPending) + int64(info.NumAckPending) + l.Finished
 	l.Arrived = int64(info.NumPending) + int64(info.Delivered.Consumer)
 	return l, nil
+}
+
+// notThere says what a question about the consumer did not find, and what may be the reason, instead of what the server's API
+// calls it. The error is still what err is.
+func (c Config) notThere(err error) error {
+	consumer := fmt.Sprintf("consumer %s of stream %s", c.Consumer, c.Stream)
+	var text string
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		text = "there is no " + consumer + ": a process makes it at its first start, if nobody mistook its name"
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		text = "there is no stream " + c.Stream + ", or not in this account" + c.inDomain()
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		text = "no JetStream answers" + c.inDomain() + ": is it enabled there, and for this account?"
+	default:
+		return fmt.Errorf("%s: %w", consumer, err)
+	}
+	return &redactedError{text, err}
+}
+
+// inDomain names the domain where there is one.
+func (c Config) inDomain() string {
+	if c.Domain == "" {
+		return ""
+	}
+	return ", in domain " + c.Domain
 }

@@ -2,6 +2,7 @@ package natsbroker_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func TestLagViewErrors(t *testing.T) {
 	}
 	ts := startServer(t)
 	ts.admin().stream()
-	for url, want := range map[string]string{ts.url(): "consumer c of stream S: ",
+	for url, want := range map[string]string{ts.url(): "there is no consumer c of stream S: ",
 		"nats://127.0.0.1:1": "connecting to nats://127.0.0.1:1"} {
 		v, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: natsbroker.Connection{URLs: []string{url}}, Stream: "S",
 			Consumer: "c"})
@@ -68,6 +69,39 @@ func TestLagViewErrors(t *testing.T) {
 		}
 		cancel()
 		v.Close()
+	}
+}
+
+// TestLagViewSaysWhatIsNotThere: it says what is not there, by its name, and what may be the reason; not what the server's API
+// calls it.
+func TestLagViewSaysWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	with, without := startServer(t), startServer(t, func(o *server.Options) { o.JetStream = false })
+	with.admin().stream()
+	for name, tc := range map[string]struct {
+		url, stream, domain, want string
+		is                        error
+	}{
+		"no consumer":  {with.url(), "S", "", "there is no consumer c of stream S: a process makes it", jetstream.ErrConsumerNotFound},
+		"no stream":    {with.url(), "NONE", "", "there is no stream NONE, or not in this account", jetstream.ErrStreamNotFound},
+		"no domain":    {with.url(), "S", "hub", "no JetStream answers, in domain hub", nil},
+		"no JetStream": {without.url(), "S", "", "no JetStream answers", nil},
+	} {
+		v, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: natsbroker.Connection{URLs: []string{tc.url}},
+			Stream: tc.stream, Consumer: "c", Domain: tc.domain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err = v.Read(ctx)
+		if err == nil || !strings.Contains(err.Error(), "natsbroker: reading lag: "+tc.want) || strings.Contains(err.Error(), "code=") {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+		if tc.is != nil && !errors.Is(err, tc.is) {
+			t.Errorf("%s: %v is not %v", name, err, tc.is)
+		}
 	}
 }
 
