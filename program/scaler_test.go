@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -265,6 +266,23 @@ func TestScalerPage(t *testing.T) {
 	if _, body := get("/metrics"); !strings.Contains(body, `longshore_replicas_needed{consumer="orders"} 2.513`) ||
 		strings.Contains(body, "away") {
 		t.Error(body)
+	}
+}
+
+// TestRoundedFigures: what is not nothing is not told as 0, which an autoscaler takes for no work.
+func TestRoundedFigures(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[float64]float64{0: 0, 1.0 / 60 / 80: 0.001, 1e-12: 0.001, 0.0014: 0.001, 2.5125: 2.513, 3: 3,
+		math.MaxInt32: math.MaxInt32} {
+		if got := round(n); got != want {
+			t.Errorf("%v: %v, want %v", n, got, want)
+		}
+	}
+	targets := fakeTargets("orders")
+	targets["orders"].saw(replicas.Figures{Known: true, Backlog: 1, Each: 100}, nil)
+	row := newScalerPage(targets, perMinute, zerolog.Nop()).row(t.Context(), targets["orders"])
+	if row.Need == nil || *row.Need != 0.001 || *row.Replicas != 1 {
+		t.Errorf("one message waits: %+v", row)
 	}
 }
 

@@ -146,7 +146,13 @@ func (p *scalerPage) row(ctx context.Context, t *scalerTarget) scalerRow {
 	return row
 }
 
-func round(n float64) float64 { return math.Round(n*1000) / 1000 }
+// round leaves three digits; what is not nothing is not made 0, which an autoscaler takes for no work.
+func round(n float64) float64 {
+	if n > 0 {
+		return max(0.001, math.Round(n*1000)/1000)
+	}
+	return 0
+}
 
 var (
 	neededDesc = prometheus.NewDesc("longshore_replicas_needed",
