@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -263,6 +264,19 @@ func TestControls(t *testing.T) {
 	}
 	if a := post(t, url+"/consumers/orders/pause", ""); a.status != 409 {
 		t.Errorf("a pause that did not work: %d %q", a.status, a.body)
+	}
+}
+
+// TestRunSecondsAtTheirEnd: nanoseconds of thousands of workers are more than an int64 holds within weeks. The counter begins
+// again then, as after a restart, and is never negative.
+func TestRunSecondsAtTheirEnd(t *testing.T) {
+	for work, want := range map[time.Duration]string{math.MinInt64: "0", math.MinInt64 + time.Minute: "60",
+		math.MaxInt64: "9223372036.854776"} {
+		_, url := serve(t, admin.Config{Targets: map[string]admin.Target{
+			"orders": &fakeTarget{stats: consumer.Stats{Pool: pool.Stats{Work: work}}}}})
+		if a := get(t, url+"/consumers/orders"); !strings.Contains(a.body, `"run_seconds":`+want+`,`) {
+			t.Errorf("%d ns: want %s in %s", int64(work), want, a.body)
+		}
 	}
 }
 

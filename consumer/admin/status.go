@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"time"
 
@@ -55,6 +56,9 @@ type breaker struct {
 	// OpenSince is null while it is closed.
 	OpenSince *time.Time `json:"open_since"`
 }
+
+// counted is a sum of durations that begins again at 0 where it would become negative.
+func counted(d time.Duration) time.Duration { return d & math.MaxInt64 }
 
 func breakersOf(all map[string]Breaker) map[string]breaker {
 	shown := map[string]breaker{}
@@ -119,7 +123,7 @@ func (s *Server) statusOf(name string, t Target) status {
 		Behind: st.Waiting, FullLanes: st.FullLanes, Claims: st.Claims,
 		Handled: st.Handled, Failed: st.Failed, DeadLettered: st.DeadLettered, LettersDelayed: st.LettersDelayed,
 		Decision: decisionOf(st.Pool),
-		Runs:     st.Pool.Done, RunSeconds: st.Pool.Work.Seconds(),
+		Runs:     st.Pool.Done, RunSeconds: counted(st.Pool.Work).Seconds(),
 		Lag: known(st.Lag.Waiting), Unsettled: known(st.Lag.Unsettled), LagAt: when(st.Lag.At), LastProgress: when(st.LastProgress),
 		Breakers: breakersOf(s.cfg.Breakers[name]), AtSharedLimit: atSharedLimit(st, s.cfg.Limits[name]),
 	}
