@@ -55,5 +55,7 @@
 //     which are taken for done here: delete the rows, as above. A JetStream server may lose its last two minutes with its power
 //     unless its sync_interval is always; Kafka loses where a replica that was behind becomes the leader
 //     (unclean.leader.election.enable).
+//   - It holds as far as the database keeps what it has committed, for the message is acked then: leave synchronous_commit and
+//     fsync of PostgreSQL on, and synchronous of SQLite at FULL, and mind standbys that are behind when they take over.
 //   - The rows of a log that was deleted stay; there are no more of them than were unfinished at once.
 package inbox
