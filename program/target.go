@@ -54,8 +54,12 @@ func (t *target) choose(cmd *cobra.Command) error {
 		return errors.New("--topic is empty")
 	case !t.kafka && t.subject == "":
 		return errors.New("--subject is empty")
+	case mayPublish(t.kafka, t.name()):
+		return nil
+	case t.kafka:
+		return fmt.Errorf("--topic is %q, want a topic's name", t.topic)
 	}
-	return nil
+	return fmt.Errorf("--subject is %q, want a subject without wildcards", t.subject)
 }
 
 // setFlags are those of the names that are set on the command line.
