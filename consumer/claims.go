@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -228,6 +229,21 @@ func (k *claim) why() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.over
+}
+
+// whyNothingStarts is why for who sees that the broker's claim has turned, perhaps before the revoker.
+func (k *claim) whyNothingStarts() string {
+	return cmp.Or(k.why(), whyTurned(k.Claim))
+}
+
+// whyTurned says why the broker's claim is no longer open.
+func whyTurned(b *broker.Claim) string {
+	select {
+	case <-b.Ended():
+		return "lost"
+	default:
+		return "revoked"
+	}
 }
 
 // whyEnded says why the contexts of its handlers have.

@@ -64,7 +64,7 @@ func (f *feed) statusOf(b *broker.Claim, source int) ClaimStatus {
 		s.Window = w.Window(b)
 	}
 	if !b.Startable() {
-		s.Leaving = "revoked"
+		s.Leaving = whyTurned(b)
 	}
 	return s
 }

@@ -81,11 +81,7 @@ func (r *revoker) watch(k *claim) {
 	ended := k.hasEnded()
 	if !k.cleared {
 		k.cleared = true
-		reason := "revoked"
-		if ended {
-			reason = "lost"
-		}
-		r.clear(k, reason)
+		r.clear(k, k.whyNothingStarts())
 	}
 	if ended && !k.forgotten {
 		k.forgotten = true

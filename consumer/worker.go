@@ -140,7 +140,7 @@ func (ws *workers) handleAll(p *pool.Worker[*work], l *local, w *work) (v uint64
 			clean = true
 			return v, true
 		case !w.k.Startable():
-			ws.refuse(l, w, i, "revoked")
+			ws.refuse(l, w, i, w.k.whyNothingStarts())
 			continue
 		case i == 0 && ws.waitedLong(p, w) && w.k.feed.lapsed(w.k.Claim, w.ms[0].Token):
 			ws.refuse(l, w, i, "lost")
