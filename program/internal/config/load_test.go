@@ -405,6 +405,18 @@ func TestCredentialsOfSystemd(t *testing.T) {
 	}
 }
 
+// TestLeadingZero: one YAML has 010 as eight, another as ten, and so do people. What is octal or hexadecimal to all is taken.
+func TestLeadingZero(t *testing.T) {
+	for number, want := range map[string]string{"010": "010", "-010": "-010", "0_10": "0_10", "0": "", "0o10": "", "0x10": ""} {
+		d := parse(least+"embedded: {port: "+number+"}\n", nil)
+		got := findings(d)
+		said := slices.ContainsFunc(got, func(f string) bool { return strings.Contains(f, "is "+want+": one YAML") })
+		if want != "" && !said || want == "" && strings.Contains(strings.Join(got, "\n"), "one YAML") {
+			t.Errorf("%s: %q", number, got)
+		}
+	}
+}
+
 // TestUserWithoutPassword: a server may have such a user, so it is no mistake; mostly the password was forgotten, and the server
 // would refuse the login again and again.
 func TestUserWithoutPassword(t *testing.T) {

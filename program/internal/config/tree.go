@@ -127,6 +127,10 @@ func (t *tree) scalar(path string, n *yaml.Node) any {
 		return handlers.Text(text) // its type is for the field to say
 	case tag == "!!str" || tag == "!!timestamp":
 		return text
+	case tag == "!!int" && leadingZero(n.Value):
+		t.doc.add(path, "is "+n.Value+": one YAML has that as octal, another as decimal; leave out the leading 0, or put a text in "+
+			"quotes")
+		return nil
 	case strings.HasPrefix(tag, "!!"):
 		var v any
 		if err := n.Decode(&v); err != nil {
@@ -137,6 +141,12 @@ func (t *tree) scalar(path string, n *yaml.Node) any {
 	}
 	t.doc.add(path, ownTag)
 	return nil
+}
+
+// leadingZero says whether a whole number begins with a 0 that is neither all of it nor that of 0x, 0o or 0b.
+func leadingZero(number string) bool {
+	digits := strings.TrimLeft(number, "+-")
+	return len(digits) > 1 && digits[0] == '0' && strings.IndexByte("0123456789_", digits[1]) >= 0
 }
 
 const ownTag = "has a tag of its own; tags are not used here"
