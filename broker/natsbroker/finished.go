@@ -50,6 +50,23 @@ func (f finished) has(seq uint64, nanos int64) bool {
 	return page != nil && page[seq%finishedPage] == finishedEntry{seq, nanos}
 }
 
+// drops lets go of a message with that sequence that was stored at another time, and says whether there was one.
+func (f finished) drops(seq uint64, nanos int64) bool {
+	if len(f.pages) == 0 {
+		return false
+	}
+	page := *f.page(seq)
+	if page == nil {
+		return false
+	}
+	e := &page[seq%finishedPage]
+	if e.seq != seq || e.nanos == nanos {
+		return false
+	}
+	*e = finishedEntry{}
+	return true
+}
+
 // page is where the page is in which a message has its place.
 func (f finished) page(seq uint64) **[finishedPage]finishedEntry {
 	return &f.pages[seq/finishedPage&uint64(len(f.pages)-1)]

@@ -122,6 +122,63 @@ func TestOldNacksToANewStream(t *testing.T) {
 	}
 }
 
+// A process that asks for nothing is not told that the consumer was deleted. Once it has got a message of the new stream that
+// shows it, nothing goes out of what it still has of the old one: one that counts from the beginning, or, where another process
+// had as many before, one at the sequence of another message.
+func TestOldAcksAfterAMessageOfTheNewStream(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		acked   int
+		another bool
+	}{"it counts from the beginning": {0, false}, "another is out": {0, true}, "another is finished": {1, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts, a := serveStream(t)
+			a.publish(1, 3)
+			cfg := config(ts.url())
+			cfg.Recreate, cfg.AckWait, cfg.Poll = true, time.Minute, time.Hour
+			s := open(t, cfg, func(o *broker.Options) { o.Budget.Messages = 3 })
+			old := receive(t, s, 3)
+			if err := s.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			if c.acked > 0 {
+				ack(t, s, old[:c.acked]...)
+			}
+			eventually(t, "it asks for nothing", func() bool {
+				i := a.info()
+				return i.NumAckPending == 3-c.acked && i.NumWaiting == 0
+			})
+			a.anew()
+			a.publish(1, 3)
+			if c.another {
+				ms := must(must(a.js.Consumer(t.Context(), "S", "c")).FetchNoWait(3)).Messages()
+				if err := (<-ms).Nak(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a.again() // the server has that
+			s.SetBudget(broker.Budget{Messages: 4 - c.acked, Bytes: 1 << 20})
+			if err := s.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			m := receive(t, s, 1)[0]
+			if m.Offset != 1 || m.Log() == old[0].Log() {
+				t.Errorf("message %d is said to be of %q, and the old one is of %q", m.Offset, m.Log(), old[0].Log())
+			}
+			for _, m := range old[c.acked:] {
+				_ = s.Ack(m.Claim, []uint64{m.Token}) // perhaps it has found the new one already, and says that they are lost
+			}
+			eventually(t, "it has found the new one", func() bool { return len(s.events.of(broker.Assigned)) == 2 })
+			eventually(t, "all are in hand", func() bool { return a.info().NumPending == 0 })
+			pass(t, 300*time.Millisecond, "old acks had their time")
+			if n := a.info().NumAckPending; n != 3 {
+				t.Errorf("%d messages are unsettled, want all 3 of the new stream", n)
+			}
+		})
+	}
+}
+
 // What is still out when a process was pinned no more, and its stream was made anew, says nothing of the messages that have its
 // sequences now.
 func TestOldTurnsToANewStream(t *testing.T) {

@@ -153,6 +153,16 @@ func (t *slots) find(seq uint64, nanos int64) *slot {
 	return nil
 }
 
+// another says whether a message with that sequence is here that was stored at another time, and not forgotten.
+func (t *slots) another(seq uint64, nanos int64) bool {
+	for i := t.buckets[seq&uint64(len(t.buckets)-1)]; i != noSlot; i = t.all[i].next {
+		if s := &t.all[i]; s.seq == seq && s.nanos != nanos && !s.forgotten {
+			return true
+		}
+	}
+	return false
+}
+
 func (t *slots) token(i int32) uint64 { return uint64(t.all[i].gen)<<32 | uint64(uint32(i)) }
 
 // out returns the index of the handed-out message that token names, or noSlot when it was settled before or never was.

@@ -207,14 +207,16 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 		s.giveBack(m.Reply)
 		return
 	}
-	s.came++
-	s.lag.delivered(d)
-	if ses.at.behind(d) && !ses.suspect {
-		// Deliveries count from the beginning: the server crashed and forgot some, or somebody made the consumer anew, perhaps to
-		// have everything handled again. Until it is known which, nothing counts as finished.
+	if !ses.suspect && (ses.at.behind(d) || s.another(ses, d)) {
+		// Deliveries count from the beginning, or another message had this sequence: the server crashed and forgot some, or somebody
+		// made the consumer or the stream anew. Until it is known which, nothing counts as finished, and nothing is said of what came
+		// before: who asked for nothing was not told of the deletion.
 		ses.suspect = true
+		s.doubt()
 		s.bells.watch.Ring()
 	}
+	s.came++
+	s.lag.delivered(d)
 	if g, ok := ses.at.arrived(d); ok {
 		s.events.Say(broker.Event{Kind: broker.Gap, Claim: ses.claim, From: int64(g.from), N: g.n})
 	}
@@ -253,6 +255,16 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	s.pulls.buffer(sl.size)
 	ses.ready.push(i)
 	s.receiver.rouse()
+}
+
+// another says whether another message is known here by the sequence of a delivery's.
+func (s *stock) another(ses *session, d delivery) bool {
+	if d.delivered == 1 && d.stream > ses.highest { // none here had a sequence as high
+		return false
+	}
+	return s.memory.finished.drops(d.stream, d.nanos) || slices.ContainsFunc(s.sessions(), func(of *session) bool {
+		return !of.gone && of.slots.another(d.stream, d.nanos)
+	})
 }
 
 // A bareness says whether messages come without the payload that they have: somebody has set headers_only, which the watcher will
