@@ -274,12 +274,34 @@ func (c Connection) validate(f *broker.Findings) {
 			f.Add(way.field, "is set, and so is %v: log in by one of them", first)
 		}
 	}
+	c.validateLogins(f, first)
 	f.Check(c.Password.IsZero() || c.User != "", "Password", "is set and %v is not", broker.Field("User"))
 	f.Check(c.TLS.CertFile != "" || c.TLS.KeyFile == "", "TLS.KeyFile", "is set and %v is not", broker.Field("TLS.CertFile"))
 	f.Check(c.TLS.KeyFile != "" || c.TLS.CertFile == "", "TLS.CertFile", "is set and %v is not", broker.Field("TLS.KeyFile"))
 	validateInbox(f, c.InboxPrefix)
 	f.Check(c.MaxReconnectWait >= c.ReconnectWait, "MaxReconnectWait",
 		"is %v, less than %v, %v", c.MaxReconnectWait, broker.Field("ReconnectWait"), c.ReconnectWait)
+}
+
+// validateLogins: where one of the URLs holds a login all do, and there is no other. To a URL without one nats.go says nothing of
+// who we are; and whoever it finds through the other one, it gives the login of that. Of two logins to one server it sends one,
+// or both, or refuses at each attempt.
+func (c Connection) validateLogins(f *broker.Findings, other broker.Field) {
+	has := func(raw string) bool { u, err := parseURL(raw); return err == nil && u.User != nil }
+	one := slices.IndexFunc(c.URLs, has)
+	if one < 0 {
+		return
+	}
+	at := func(i int) broker.Field { return broker.Field(fmt.Sprintf("URLs[%d]", i)) }
+	for i, raw := range c.URLs {
+		switch _, err := parseURL(raw); {
+		case err != nil: // is told
+		case !has(raw):
+			f.Add(at(i), "holds no login, and %v does: want one in each, or in none", at(one))
+		case other != "":
+			f.Add(at(i), "holds a login, and %v is set: log in by one of them", other)
+		}
+	}
 }
 
 func (c Connection) validateURL(f *broker.Findings, at broker.Field, raw string) {

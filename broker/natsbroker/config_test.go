@@ -59,6 +59,21 @@ func TestConfigIsWhatAServerTakes(t *testing.T) {
 		`Subjects[1] is "a", which overlaps with Subjects[0], "a"`: func(c *natsbroker.Config) {
 			c.Subjects = []string{"a", "a"}
 		},
+		"URLs[1] holds no login, and URLs[0] does": func(c *natsbroker.Config) {
+			c.URLs, c.PlaintextAuth = []string{"nats://u:hunter2@127.0.0.1", "nats://h"}, true
+		},
+		"URLs[0] holds no login, and URLs[1] does": func(c *natsbroker.Config) {
+			c.URLs = []string{"nats://h", "nats://hunter2@127.0.0.1"}
+		},
+		"URLs[0] holds a login, and User is set": func(c *natsbroker.Config) {
+			c.URLs, c.User = []string{"nats://u:hunter2@127.0.0.1"}, "u"
+		},
+		"URLs[0] holds a login, and Token is set": func(c *natsbroker.Config) {
+			c.URLs, c.Token = []string{"nats://hunter2@127.0.0.1"}, broker.NewSecret("hunter2")
+		},
+		"URLs[0] holds a login, and CredsFile is set": func(c *natsbroker.Config) {
+			c.URLs, c.CredsFile = []string{"nats://u:hunter2@127.0.0.1"}, "c"
+		},
 		`Domain is "a b": no dots`:   func(c *natsbroker.Config) { c.Domain = "a b" },
 		`Domain is "hub.>": no dots`: func(c *natsbroker.Config) { c.Domain = "hub.>" },
 		"Stream has 256 bytes":       func(c *natsbroker.Config) { c.Stream = strings.Repeat("S", 256) },

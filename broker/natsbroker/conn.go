@@ -438,20 +438,10 @@ func (c Connection) mayDial(address string) error {
 		"use tls:// or set PlaintextAuth", address)
 }
 
-// loginInURL says whether a login stands in a URL: nats.go takes it along to servers that the one there tells of. A URL without
-// one may lead away from this machine, and is dialed.
-func (c Connection) loginInURL() (found bool) {
-	for _, raw := range c.URLs {
-		u, err := parseURL(raw)
-		switch {
-		case err != nil:
-		case u.User != nil:
-			found = true
-		case plaintext.Exposed(u.Hostname()):
-			return false
-		}
-	}
-	return found
+// loginInURL says whether a login stands in a URL, and so in each (validateLogins): nats.go takes it along to servers that the
+// one there tells of.
+func (c Connection) loginInURL() bool {
+	return slices.ContainsFunc(c.URLs, func(raw string) bool { u, err := parseURL(raw); return err == nil && u.User != nil })
 }
 
 // secured says whether each connection is by TLS: one such URL is enough for nats.go to demand it of all servers.

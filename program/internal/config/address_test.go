@@ -10,7 +10,7 @@ import (
 // TestAddressesOfOneVariable: one variable may name several brokers or servers, and a comma in a login is none between two.
 func TestAddressesOfOneVariable(t *testing.T) {
 	env := map[string]string{
-		"KAFKA_BROKERS": "a:9092, b:9092,c:9092", "NATS_URLS": "nats://u:p,w@a:4222,nats://b:4222",
+		"KAFKA_BROKERS": "a:9092, b:9092,c:9092", "NATS_URLS": "nats://u:p,w@a:4222,nats://u:p,w@b:4222",
 	}
 	d := config.Parse("c.yaml", []byte(`consumers:
   k:
@@ -27,7 +27,7 @@ func TestAddressesOfOneVariable(t *testing.T) {
 	if want := []string{"a:9092", "b:9092", "c:9092"}; !slices.Equal(brokers, want) {
 		t.Errorf("brokers are %q, want %q", brokers, want)
 	}
-	if want := []string{"nats://u:p,w@a:4222", "nats://b:4222"}; !slices.Equal(urls, want) {
+	if want := []string{"nats://u:p,w@a:4222", "nats://u:p,w@b:4222"}; !slices.Equal(urls, want) {
 		t.Errorf("urls are %q, want %q", urls, want)
 	}
 	env["KAFKA_BROKERS"] = "a:9092,"
