@@ -118,6 +118,7 @@ type emitted struct {
 	Terms         int    `json:"sigterms"`
 	Stops         int    `json:"sigstops"`
 	BrokerKills   int    `json:"broker_kills"`
+	BrokerStops   int    `json:"broker_sigstops"`
 	LostAnswers   int    `json:"lost_answers"`
 }
 
@@ -128,7 +129,8 @@ func TestExactlyOnce(t *testing.T) {
 	needsKafka(t)
 	t.Run("transactional", func(t *testing.T) {
 		a := runEmit(t, true, emitted{
-			Kills: lengths(4, 20), Terms: lengths(2, 12), Stops: lengths(1, 3), BrokerKills: lengths(1, 6), LostAnswers: lengths(6, 40),
+			Kills: lengths(4, 20), Terms: lengths(2, 12), Stops: lengths(1, 3), BrokerKills: lengths(1, 6), BrokerStops: lengths(1, 6),
+			LostAnswers: lengths(6, 40),
 		})
 		if a.Lost > 0 || a.Twice > 0 || a.Inversions > 0 {
 			t.Errorf("want each output once, in order: %+v", a)
@@ -255,6 +257,7 @@ func (x *emitRun) trouble(a *emitted) {
 	add(a.Terms, func() { x.replace(func(p *process) { p.terminate(x.t) }) })
 	add(a.Stops, x.freeze)
 	add(a.BrokerKills, x.killBroker)
+	add(a.BrokerStops, x.freezeBroker)
 	add(a.LostAnswers, x.loseAnswers)
 	if a.Terms > 0 {
 		add(1, x.thirdMember)
@@ -283,13 +286,31 @@ func (x *emitRun) freeze() {
 	p.signal(x.t, syscall.SIGCONT)
 }
 
-// killBroker kills one that nobody is without, and starts it again.
-func (x *emitRun) killBroker() {
+// spareBroker is one that nobody is without.
+func (x *emitRun) spareBroker() int {
 	eventually(x.t, "all replicas are in sync", func() bool {
 		n, err := x.cluster.UnderReplicated(x.t.Context())
 		return err == nil && n == 0
 	})
-	i := x.rnd.IntN(len(x.cluster.Brokers()))
+	return x.rnd.IntN(len(x.cluster.Brokers()))
+}
+
+// freezeBroker stops one for longer than requests wait for it, and than the cluster does (broker.session.timeout.ms). It answers
+// what it was sent before and while it stood, when others lead and coordinate what it did, and nobody waits for it any more.
+func (x *emitRun) freezeBroker() {
+	i := x.spareBroker()
+	if err := x.cluster.Freeze(i); err != nil {
+		x.t.Fatal(err)
+	}
+	time.Sleep(4 * time.Second)
+	if err := x.cluster.Thaw(i); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// killBroker kills one, and starts it again.
+func (x *emitRun) killBroker() {
+	i := x.spareBroker()
 	x.cluster.Kill(i)
 	if err := x.cluster.Restart(i); err != nil {
 		x.t.Fatal(err)
