@@ -39,10 +39,14 @@ func newAtlas(cfg *Config) *atlas {
 // what is made again under its name is to be read from its beginning, whatever Config.Start says. So is a partition that was
 // added.
 type sighting struct {
-	id    topicID
-	parts int
-	again bool
+	id     topicID
+	before []topicID // the last ones that it had before, for a broker that is behind the others tells of one of them
+	parts  int
+	again  bool
 }
+
+// mostBefore bounds sighting.before.
+const mostBefore = 8
 
 // mostSeen is how many names are remembered, for topics may come and go.
 const mostSeen = 10_000
@@ -53,7 +57,10 @@ func (a *atlas) see(name string, t topic, made bool) {
 	if known && (t.id == (topicID{}) || was.id == t.id) {
 		return
 	}
-	is := sighting{id: t.id, parts: len(t.leaders), again: was.id != (topicID{})}
+	is := sighting{id: t.id, before: was.before, parts: len(t.leaders), again: was.id != (topicID{})}
+	if is.again {
+		is.before = append(is.before[max(0, len(is.before)-mostBefore+1):], was.id)
+	}
 	if made || is.again { // all of it is new
 		is.parts = 0
 	}
@@ -90,6 +97,7 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	maps.DeleteFunc(ts, func(name string, _ topic) bool { return !a.matches(name) })
+	a.correct(ts)
 	missed := a.carry(ts)
 	for name, t := range ts {
 		if missed[name] {
@@ -119,6 +127,23 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 	a.topics, a.look = ts, look
 	a.measure()
 	return v
+}
+
+// correct puts what was known of a topic in the place of an older one. No id comes back: who tells of one that was followed by
+// another has stood still meanwhile, or is cut off from the others. Were that one taken for a topic that was made anew, all of
+// the newer one would be handled again.
+func (a *atlas) correct(ts map[string]topic) {
+	for name, t := range ts {
+		seen, known := a.seen.Get(name)
+		if !known || !slices.Contains(seen.before, t.id) {
+			continue
+		}
+		if is, there := a.topics[name]; there {
+			ts[name] = is
+		} else {
+			delete(ts, name)
+		}
+	}
 }
 
 // carry keeps those topics of a pattern that a look has missed for the first time, as they were, and says which. It is as with
