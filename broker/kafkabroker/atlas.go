@@ -217,13 +217,6 @@ func (a *atlas) gone(topic string) bool {
 	return a.missing[topic] >= missingLooks || !known && a.pattern != ""
 }
 
-// isGone says whether a topic was deleted.
-func (a *atlas) isGone(topic string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.gone(topic)
-}
-
 // lacks says whether the log of a partition is gone: its topic was deleted, or is another one by now, which may have fewer
 // partitions.
 func (a *atlas) lacks(p partitionID, id topicID) bool {

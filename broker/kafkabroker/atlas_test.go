@@ -58,7 +58,7 @@ func TestAtlas(t *testing.T) {
 			if err := a.absent(); (err != nil) != tc.absent || err != nil && !errors.Is(err, broker.ErrNoTopic) {
 				t.Errorf("absent: %v, want that something is: %v", err, tc.absent)
 			}
-			if a.isGone("a") != tc.gone {
+			if a.gone("a") != tc.gone {
 				t.Errorf("gone is %v", !tc.gone)
 			}
 			if leader := a.of(partitionID{"a", 1}).leader; (leader == 2) != (tc.counts["a"] > 0) {

@@ -307,11 +307,14 @@ func (x *committer) resolve(life context.Context) (again bool) {
 	ctx, cancel := context.WithTimeout(life, x.cfg.TransactionTimeout)
 	defer cancel()
 	began := time.Now()
-	f, err := x.txn.resolve(ctx, witnesses, x.atlas.isGone)
+	f, err := x.txn.resolve(ctx, witnesses, x.atlas.lacks)
 	switch {
 	case hasEvaded(err):
 		x.note.events.Say(broker.Event{Kind: broker.Warning, Err: err})
 	case err != nil:
+		if errors.Is(err, errTopicUnsure) {
+			signal(x.bells.find)
+		}
 		x.failed(err)
 		return true
 	}

@@ -18,18 +18,18 @@ const (
 	fateUntold                   // nobody can tell, and nobody needs to send it again: its messages are gone with their topics
 )
 
-// errTopicUnsure says that a topic is not there at the moment, and was perhaps not deleted.
+// errTopicUnsure says that a broker does not know a topic, or another one of its name, and we do not know that it was deleted.
 var errTopicUnsure = errors.New("kafkabroker: a broker does not know the topic of a transaction: asking again")
 
 // fateOf tells it by witnesses: commitments of the transaction that were never made before. One whose position is the committed
 // one says that all was committed. One whose position is not says that nothing was, but only while its topic is what it was: a
 // broker forgets what was committed of a topic that is deleted, and the outputs would be written once more. topics are as the
 // coordinator knows them after the positions were read; it deletes positions when it knows that the topic is gone, and not
-// before.
+// before. isGone is what our own looks say: a coordinator that is behind the others tells of a topic that was there before.
 //
 // No witness at all is a transaction without outputs: to make that again does no harm.
-func fateOf(witnesses []*commitment, at map[partitionID]position, topics map[string]topic, isGone func(string) bool) (txnFate,
-	error) {
+func fateOf(witnesses []*commitment, at map[partitionID]position, topics map[string]topic,
+	isGone func(partitionID, topicID) bool) (txnFate, error) {
 	alive, unsure := 0, ""
 	for _, w := range witnesses {
 		pos := at[w.partitionID]
@@ -40,7 +40,7 @@ func fateOf(witnesses []*commitment, at map[partitionID]position, topics map[str
 		switch {
 		case w.topic == (topicID{}), known && is.err == nil && is.id == w.topic:
 			alive++
-		case known && is.err == nil || isGone(w.partitionID.topic):
+		case isGone(w.partitionID, w.topic):
 		default:
 			unsure = w.partitionID.topic
 		}
@@ -56,9 +56,10 @@ func fateOf(witnesses []*commitment, at map[partitionID]position, topics map[str
 
 // resolve finds out what became of a transaction whose end got no answer, and asks for it once more first: see txnPhase.
 // witnesses are commitments of it that were never made before: with outputs there is always one, for what was finished has
-// grown. isGone says of topics whether they were deleted. With an *outputError it is known all the same, and the topics wait for
-// its end.
-func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGone func(topic string) bool) (txnFate, error) {
+// grown. isGone says whether the log of a partition is gone. With an *outputError it is known all the same, and the topics wait
+// for its end.
+func (x *transactor) resolve(ctx context.Context, witnesses []*commitment, isGone func(partitionID, topicID) bool) (txnFate,
+	error) {
 	if err := x.enter(ctx); err != nil {
 		return fateAborted, err
 	}

@@ -33,15 +33,16 @@ func TestFateOf(t *testing.T) {
 		"the position is ours":            {alone, mine, nil, false, fateCommitted, false},
 		"it is the one before":            {alone, idle, here, false, fateAborted, false},
 		"the first commit was not made":   {alone, nil, here, false, fateAborted, false},
-		"made again":                      {alone, nil, anew, false, fateUntold, false},
-		"made again, and committed since": {alone, idle, anew, false, fateUntold, false},
+		"made again":                      {alone, nil, anew, true, fateUntold, false},
+		"made again, and committed since": {alone, idle, anew, true, fateUntold, false},
+		"made again, says one of two":     {alone, idle, anew, false, fateAborted, true},
 		"deleted":                         {alone, nil, map[string]topic{"in": unknown}, true, fateUntold, false},
 		"not known at the moment":         {alone, nil, map[string]topic{"in": unknown}, false, fateAborted, true},
-		"another one tells that it was":   {two, map[partitionID]position{second: w2.position()}, both, false, fateCommitted, false},
+		"another one tells that it was":   {two, map[partitionID]position{second: w2.position()}, both, true, fateCommitted, false},
 		"another one tells that not":      {two, nil, both, false, fateAborted, false},
 		"brokers without ids":             {nameless, nil, map[string]topic{"in": {}}, false, fateAborted, false},
 	} {
-		got, err := fateOf(c.witnesses, c.at, c.topics, func(string) bool { return c.gone })
+		got, err := fateOf(c.witnesses, c.at, c.topics, func(partitionID, topicID) bool { return c.gone })
 		if got != c.want || errors.Is(err, errTopicUnsure) != c.unsure || err != nil && !c.unsure {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 		}

@@ -234,7 +234,7 @@ func TestTopicMadeLaterLatest(t *testing.T) {
 		cfg := ts.config(ts.net.link())
 		cfg.Start.At, cfg.Topics, cfg.Missing = "latest", []string{late}, "run"
 		r := startRunner(t, cfg)
-		eventually(t, "it is known to be missing", func() bool { return r.s.atlas.isGone(late) })
+		eventually(t, "it is known to be missing", func() bool { return r.s.atlas.lacks(partitionID{topic: late}, topicID{}) })
 		createTopic(t, ts.admin, late, 1)
 		t.Cleanup(func() { deleteTopic(t, ts.admin, late) })
 		want := []string{ts.putInto(t, late, 0, "early")}
