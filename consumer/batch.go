@@ -60,8 +60,8 @@ func AroundBatch(m Middleware) BatchMiddleware {
 type Batch struct {
 	// Handler handles each batch, instead of Config.Handler. Required.
 	Handler BatchHandler `yaml:"-"`
-	// Size is the most messages in a batch; at most half of each source's budget. Defaults to 100.
-	Size int `yaml:"size" want:"1.."`
+	// Size is the most messages in a batch; at most half of each source's budget, and 65,536. Defaults to 100.
+	Size int `yaml:"size" want:"1..65536"`
 	// Bytes is the size of keys and values at which a batch is complete; one message may go over. Defaults to 1 MiB.
 	Bytes int `yaml:"bytes" want:"1.."`
 	// ByKey gives each batch the messages of one key only; those without a key have batches of their own. Where there are many keys,
