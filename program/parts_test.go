@@ -405,7 +405,7 @@ c.yaml:4: consumers.orders.routes[1].codec: is set, and the handler decodes noth
     routes: [{handler: log}]
     middleware: [{use: recover}]`,
 			`c.yaml:4: consumers.orders.batch.handler: is missing
-c.yaml:4: consumers.orders.batch.size: is 0, want at least 1
+c.yaml:4: consumers.orders.batch.size: is 0, want 1 to 65536
 c.yaml:4: consumers.orders.batch.linger: is 0s, want more
 c.yaml:5: consumers.orders.routes: is set, and so is batch: a batch has all messages of the consumer, and one handler`},
 		"middleware around batches": {`
