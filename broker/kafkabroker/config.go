@@ -267,13 +267,16 @@ func (c Config) withDefaults() Config {
 }
 
 // transactionalID names the process to the brokers. A static member has the same one after a restart, which aborts at once what
-// its predecessor left open; others leave that to the timeout.
+// its predecessor left open; others leave that to the timeout. The last dot is that behind the group: else eu.1 of orders and 1
+// of orders.eu were one, and would fence each other for ever.
 func (c *Config) transactionalID() string {
 	if c.InstanceID != "" {
-		return c.Group + "." + c.InstanceID
+		return c.Group + "." + withoutDots.Replace(c.InstanceID)
 	}
 	return fmt.Sprintf("%s.%016x", c.Group, rand.Uint64())
 }
+
+var withoutDots = strings.NewReplacer("%", "%25", ".", "%2E")
 
 // otherTransactionalID is one that nobody had, and that the same rights hold for.
 func (c *Config) otherTransactionalID() string {
@@ -402,8 +405,9 @@ func (c Config) Validate() error {
 }
 
 // mostName is how long a name may be that goes into requests. A string there has at most 32,767 bytes: a longer one would have
-// its length wrap, and the broker read the rest of it as something else; and some are made of two names.
-const mostName = 10_000
+// its length wrap, and the broker read the rest of it as something else; and a transactional id is made of two names, of
+// which one can become three times as long.
+const mostName = 8_000
 
 func checkName(f *broker.Findings, at broker.Field, name string) {
 	f.Check(len(name) <= mostName, at, "has %d bytes, want at most %d", len(name), mostName)

@@ -17,6 +17,24 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
+// Two processes of different groups never have one transactional id: each would fence the other, for ever.
+func TestTransactionalIDs(t *testing.T) {
+	had := map[string]Config{}
+	for _, c := range []Config{
+		{Group: "orders", InstanceID: "eu.1"}, {Group: "orders.eu", InstanceID: "1"}, {Group: "orders.eu", InstanceID: "1%2E2"},
+		{Group: "orders.eu", InstanceID: "1.2"}, {Group: "orders.eu.1", InstanceID: "2"}, {Group: "orders.eu%2E1", InstanceID: "2"},
+	} {
+		id := c.transactionalID()
+		if of, is := had[id]; is {
+			t.Errorf("%s is of %q of %s, and of %q of %s", id, c.InstanceID, c.Group, of.InstanceID, of.Group)
+		}
+		had[id] = c
+		if !strings.HasPrefix(id, c.Group+".") {
+			t.Errorf("%s does not begin with the group, %s, which rights are given for", id, c.Group)
+		}
+	}
+}
+
 func TestConfigRefused(t *testing.T) {
 	_, err := NewSource(Config{Connection: Connection{Brokers: []string{"nohost"},
 		SASL: SASL{Mechanism: "PLAIN", User: "u", Password: broker.NewSecret("canary-7f3")}},
