@@ -17,7 +17,7 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := natsbroker.NewSource(natsbroker.Config{
-		Connection: natsbroker.Connection{URLs: []string{"nats://user:pw@[::1]:4444", "nats://user:pw@other:1"}},
+		Connection: natsbroker.Connection{URLs: []string{"nats://user:pw@[::1]:4444", "nats://user:pw@127.0.0.1:1"}},
 		Stream:     "S", Consumer: "d", Subjects: []string{"b.>"}})
 	if err != nil {
 		t.Fatal(err)
