@@ -71,12 +71,12 @@ func TestNamesThatFitNoRequest(t *testing.T) {
 	err := Config{Connection: Connection{Brokers: []string{"h:1"}, ClientID: long}, Group: long, InstanceID: long, Rack: long,
 		MemberID: long, Membership: "consumer", Topics: []string{"t"}}.Validate()
 	for _, field := range []string{"Group", "InstanceID", "MemberID", "Rack", "ClientID"} {
-		if want := field + " has 32768 bytes, want at most 10000"; err == nil || !strings.Contains(err.Error(), want) {
+		if want := field + " has 32768 bytes, want at most 8000"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not said: %.300v", want, err)
 		}
 	}
 	_, err = NewLagView(LagViewConfig{Group: long})
-	if want := "Group has 32768 bytes, want at most 10000"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "Group has 32768 bytes, want at most 8000"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("of a LagView: %s is not said: %.300v", want, err)
 	}
 }
