@@ -98,7 +98,7 @@ func TestLateCommit(t *testing.T) {
 	t.Parallel()
 	ts := newTestSystem(t, 1, 1)
 	cfg := ts.config(ts.net.link())
-	cfg.RequestTimeout = 5 * time.Second
+	cfg.RequestTimeout, cfg.SessionTimeout = 5*time.Second, patience // who joined anew has another name
 	r := startRunner(t, cfg)
 	want := ts.put(t, ts.topics[0], 0, 3)
 	eventually(t, "three are committed", func() bool { return r.has(want) && ts.unsettled(t) == 0 })
