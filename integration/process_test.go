@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a condition may take to come. It decides that something is stuck, never that it is slow.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 // A process is a consumer in a process of its own. It is killed at the end of the test, and by the kernel when the test binary
 // dies.

@@ -81,7 +81,7 @@ type soak struct {
 	cluster *kafkaSystem
 	c       soakConfig
 	rate    int
-	length  time.Duration
+	least   int64 // how many messages there are at least
 	sent    int64
 	process *process
 	samples []sample
@@ -93,9 +93,10 @@ func newSoak(t *testing.T, c soakConfig, rate int, length time.Duration) *soak {
 	on.createTopic(t, soakPartitions)
 	c.Brokers, c.Topic, c.Letters = on.cluster.Brokers(), on.topic, on.lettersTo(t)
 	c.Group, c.Membership = on.group, membership()
-	c.Messages = int64(float64(rate) * length.Seconds())
+	least := int64(float64(rate) * length.Seconds())
+	c.Messages = 4 * least
 	c.Every = max(length/120, 200*time.Millisecond)
-	return &soak{cluster: on, c: c, rate: rate, length: length}
+	return &soak{cluster: on, c: c, rate: rate, least: least}
 }
 
 // run publishes the load, and waits until everything is settled and each failing message is in the dead letters.
@@ -130,7 +131,7 @@ func (s *soak) run(t *testing.T) {
 		"last": last})
 }
 
-// load publishes the rate over the length, spread over all partitions, and waits until each message is confirmed.
+// load publishes the rate until there is enough, spread over all partitions, and waits until each message is confirmed.
 func (s *soak) load(t *testing.T) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.c.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -147,7 +148,7 @@ func (s *soak) load(t *testing.T) {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for began := time.Now(); s.sent < s.c.Messages && !s.process.ended(); <-tick.C {
+	for began := time.Now(); !s.enough(t) && !s.process.ended(); <-tick.C {
 		due := min(int64(time.Since(began).Seconds()*float64(s.rate)), s.c.Messages)
 		for ; s.sent < due; s.sent++ {
 			client.Produce(t.Context(), &kgo.Record{Topic: s.c.Topic, Partition: int32(s.sent * 7919 % soakPartitions),
@@ -160,6 +161,19 @@ func (s *soak) load(t *testing.T) {
 	if err := failed.Load(); err != nil {
 		t.Fatalf("producing: %v", *err)
 	}
+}
+
+// enough: where all is slow, the process begins late, and tells of itself seldom.
+func (s *soak) enough(t *testing.T) bool {
+	return s.sent >= s.least && (s.sent >= s.c.Messages || len(s.underLoad(s.taken(t))) >= 2*fewestSamples)
+}
+
+// fewestSamples tell whether what they are of grows.
+const fewestSamples = 16
+
+// underLoad is what was taken while there was work.
+func (s *soak) underLoad(all []sample) []sample {
+	return slices.DeleteFunc(all, func(one sample) bool { return one.Done == 0 || one.Done == s.sent })
 }
 
 // taken is what the process has told of itself so far.
@@ -190,8 +204,8 @@ func (s *soak) last(t *testing.T) sample {
 // mustStayFlat holds the last quarter of the time under load against the second. What a process grows to in the first is its own.
 func (s *soak) mustStayFlat(t *testing.T) {
 	t.Helper()
-	under := slices.DeleteFunc(slices.Clone(s.samples), func(one sample) bool { return one.Done == 0 || one.Done == s.sent })
-	if len(under) < 16 {
+	under := s.underLoad(slices.Clone(s.samples))
+	if len(under) < fewestSamples {
 		t.Fatalf("%d samples under load: the run proves nothing", len(under))
 	}
 	quarter := len(under) / 4
