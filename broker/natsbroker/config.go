@@ -287,8 +287,7 @@ func (c Connection) validate(f *broker.Findings) {
 // who we are; and whoever it finds through the other one, it gives the login of that. Of two logins to one server it sends one,
 // or both, or refuses at each attempt.
 func (c Connection) validateLogins(f *broker.Findings, other broker.Field) {
-	has := func(raw string) bool { u, err := parseURL(raw); return err == nil && u.User != nil }
-	one := slices.IndexFunc(c.URLs, has)
+	one := slices.IndexFunc(c.URLs, holdsLogin)
 	if one < 0 {
 		return
 	}
@@ -296,12 +295,17 @@ func (c Connection) validateLogins(f *broker.Findings, other broker.Field) {
 	for i, raw := range c.URLs {
 		switch _, err := parseURL(raw); {
 		case err != nil: // is told
-		case !has(raw):
+		case !holdsLogin(raw):
 			f.Add(at(i), "holds no login, and %v does: want one in each, or in none", at(one))
 		case other != "":
 			f.Add(at(i), "holds a login, and %v is set: log in by one of them", other)
 		}
 	}
+}
+
+func holdsLogin(raw string) bool {
+	u, err := parseURL(raw)
+	return err == nil && u.User != nil
 }
 
 func (c Connection) validateURL(f *broker.Findings, at broker.Field, raw string) {

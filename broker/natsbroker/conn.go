@@ -441,7 +441,7 @@ func (c Connection) mayDial(address string) error {
 // loginInURL says whether a login stands in a URL, and so in each (validateLogins): nats.go takes it along to servers that the
 // one there tells of.
 func (c Connection) loginInURL() bool {
-	return slices.ContainsFunc(c.URLs, func(raw string) bool { u, err := parseURL(raw); return err == nil && u.User != nil })
+	return slices.ContainsFunc(c.URLs, holdsLogin)
 }
 
 // secured says whether each connection is by TLS: one such URL is enough for nats.go to demand it of all servers.
