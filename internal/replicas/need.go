@@ -94,6 +94,10 @@ func Need(f Figures, s Settings) Answer {
 	each *= 1 - headroom
 	asked := min(mostReplicas, (f.In+float64(f.Backlog)/s.Drain.Seconds())/each)
 	a := Answer{asked, true, Load, fmt.Sprintf("%.4g/s come, %d wait, one process is to do %.4g/s", f.In, f.Backlog, each)}
+	if asked == 0 { // an autoscaler that is told 0 takes the last process away, and nobody is there when their time has come
+		a.Replicas = 1
+		a.Why = fmt.Sprintf("%d wait in retry topics, which keeps one process there", f.Later)
+	}
 	if f.Most > 0 && a.Replicas > float64(f.Most) {
 		a.Replicas, a.Reason = float64(f.Most), Bound
 		a.Why += fmt.Sprintf("; that asks for %.3g, and no more than %d can have work at a time", asked, f.Most)

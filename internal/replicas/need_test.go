@@ -24,7 +24,7 @@ func TestNeed(t *testing.T) {
 		"backlog, in a minute":         {replicas.Figures{Backlog: 9600, Each: 100}, told, 2, true, replicas.Load},
 		"both":                         {replicas.Figures{In: 80, Backlog: 4800, Each: 100}, told, 2, true, replicas.Load},
 		"one message":                  {replicas.Figures{Backlog: 1, Each: 100}, told, 1.0 / 60 / 80, true, replicas.Load},
-		"only retries that wait":       {replicas.Figures{Later: 100000, Each: 100}, told, 0, true, replicas.Load},
+		"only retries that wait":       {replicas.Figures{Later: 100000, Each: 100}, told, 1, true, replicas.Load},
 		"nobody told, but a number":    {replicas.Figures{In: 160}, told, 2, true, replicas.Load},
 		"who told is right":            {replicas.Figures{In: 160, Each: 200}, told, 1, true, replicas.Load},
 		"nobody told, from zero":       {replicas.Figures{Backlog: 1e6, Members: 0}, minute, 1, true, replicas.Unmeasured},
