@@ -55,6 +55,7 @@ type report struct {
 	lines    map[string]int // by path
 	findings []Finding
 	covered  map[string]bool // paths at or above a finding
+	unread   map[string]bool // paths of mappings of which a part was not read, so that nobody knows what is missing there
 	inQuotes map[string]bool // paths of what was filled in from the environment in quotes
 	here     map[string]bool // paths of findings that are of the place where the file is read, and not of the file
 }
@@ -72,9 +73,20 @@ func (p place) has(key string) bool { return p.Has(p.at + key) }
 // Find adds a finding at a path, unless there is one for the same path or below it already: what could not be understood is not
 // also missing.
 func (r *report) Find(path, format string, args ...any) {
-	if !r.covered[path] {
+	if !r.covered[path] && !r.mayBeThere(path) {
 		r.add(path, fmt.Sprintf(format, args...))
 	}
+}
+
+// mayBeThere says whether what was not read may have a path that nothing was read of.
+func (r *report) mayBeThere(path string) bool {
+	for !r.Has(path) && path != "" {
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+		if r.unread[path] {
+			return true
+		}
+	}
+	return false
 }
 
 // cover takes note of a finding's path, and of those above it. A file may have very many mistakes: none is compared with the

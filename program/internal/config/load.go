@@ -31,8 +31,8 @@ type Document struct {
 }
 
 func newDocument(name string, mode os.FileMode, adapters []string) *Document {
-	r := &report{Name: name, lines: map[string]int{}, covered: map[string]bool{}, inQuotes: map[string]bool{},
-		here: map[string]bool{}}
+	r := &report{Name: name, lines: map[string]int{}, covered: map[string]bool{}, unread: map[string]bool{},
+		inQuotes: map[string]bool{}, here: map[string]bool{}}
 	s := &secrets{report: r, mode: mode, filled: map[string]bool{}, decoded: map[string]bool{}}
 	return &Document{report: r, adapters: adapters, secrets: s}
 }

@@ -91,6 +91,7 @@ func (t *tree) mapping(path string, n *yaml.Node, depth int) map[string]any {
 		case key.Kind != yaml.ScalarNode:
 			problem = "a key here is not a plain name"
 		case key.ShortTag() == "!!merge":
+			t.doc.unread[path] = true
 			problem = "has a merge key (<<), which is not read; an alias (*name) stands for a whole value"
 		}
 		if problem != "" {
