@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net"
+	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
@@ -49,8 +50,8 @@ func (d *Document) check() {
 
 func (d *Document) checkAdmin(a *Admin) {
 	if a.Listen != "" {
-		_, port, err := net.SplitHostPort(a.Listen)
-		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
+		host, port, err := net.SplitHostPort(a.Listen)
+		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || !isHost(host) {
 			d.Find("admin.listen", "is %q, want host:port, as in 127.0.0.1:8080", a.Listen)
 		}
 	}
@@ -64,6 +65,18 @@ func (d *Document) checkAdmin(a *Admin) {
 	case strings.TrimSpace(token) != token, strings.ContainsFunc(token, unicode.IsControl), strings.HasPrefix(token, "\ufeff"):
 		d.Find(path, "the token has a blank at an end, a line break or another character that no request can bring")
 	}
+}
+
+var (
+	hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?$`)
+	numbers  = regexp.MustCompile(`^[0-9.]+$`)
+)
+
+// isHost says whether there can be such a host: a name, an address, or none, which is all of this machine's. Numbers with dots
+// that are no address are a slip, and would be looked up as a name.
+func isHost(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return host == "" || err == nil || hostName.MatchString(host) && !numbers.MatchString(host)
 }
 
 // A consumerCheck finds what contradicts itself in the section of one consumer.

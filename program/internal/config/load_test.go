@@ -176,6 +176,9 @@ func TestContradictionsOfAFile(t *testing.T) {
 		{"a: [", "c.yaml:1: not YAML"},
 		{"consumers: {}", "c.yaml:1: consumers: is missing or empty"},
 		{least + "admin: {listen: localhost}", `c.yaml:5: admin.listen: is "localhost", want host:port`},
+		{least + "admin: {listen: 'a b:80'}", `c.yaml:5: admin.listen: is "a b:80", want host:port`},
+		{least + "admin: {listen: '*:80'}", `c.yaml:5: admin.listen: is "*:80", want host:port`},
+		{least + "admin: {listen: '256.1.1.1:80'}", `c.yaml:5: admin.listen: is "256.1.1.1:80", want host:port`},
 		{least + "admin: {listen: 'localhost:http'}", `c.yaml:5: admin.listen: is "localhost:http", want host:port`},
 		{least + `admin: {token: "0123456789abcdef\n0123456789abcdef"}`, "c.yaml:5: admin.token: the token has a blank at an end, a " +
 			"line break or another character that no request can bring"},
