@@ -16,14 +16,21 @@ func TestCommandsNeedWhatTheyUse(t *testing.T) {
 	t.Parallel()
 	_, at := startKafka(t, kfake.SeedTopics(1, "orders", "dead"))
 	dir := t.TempDir()
-	text := fmt.Sprintf(`admin: {listen: "127.0.0.1:1", token_file: none}
+	for _, token := range []string{"token_file: none", `token: "${LONGSHORE_TEST_UNSET:-}"`} {
+		commandsNeedWhatTheyUse(t, dir, at, token)
+	}
+}
+
+func commandsNeedWhatTheyUse(t *testing.T, dir, at, token string) {
+	t.Helper()
+	text := fmt.Sprintf(`admin: {listen: "127.0.0.1:1", %s}
 log: {level: "${LONGSHORE_TEST_UNSET}"}
 consumers:
   orders:
     source: {kafka: {brokers: [%q], topics: [orders], group: g}}
     dead_letter: {to: dead}
     routes: [{handler: webhook, with: {url: "${LONGSHORE_TEST_UNSET}", headers: {K: "${LONGSHORE_TEST_UNSET}"}}}]
-`, at)
+`, token, at)
 	writeFile(t, dir, "c.yaml", text)
 	file := filepath.Join(dir, "c.yaml")
 	for _, args := range [][]string{{"lag", "-c", file}, {"dlq", "list", "-c", file}} {
@@ -67,9 +74,11 @@ func TestConfigCheckOfStandardInput(t *testing.T) {
 		t.Errorf("%v %q", err, out)
 	}
 	var use usageError
-	if _, err := runIn(t.Context(), "consumers: {}\n", "config", "check", "-"); !errors.As(err, &use) ||
-		!strings.HasPrefix(err.Error(), "standard input:1: consumers: is missing or empty") {
-		t.Error(err)
+	for _, args := range [][]string{{"config", "check", "-"}, {"run", "-c", "-"}} {
+		if _, err := runIn(t.Context(), "consumers: {}\n", args...); !errors.As(err, &use) ||
+			!strings.HasPrefix(err.Error(), "standard input:1: consumers: is missing or empty") {
+			t.Errorf("%q: %v", args, err)
+		}
 	}
 }
 

@@ -59,6 +59,7 @@ type secrets struct {
 func (s *secrets) read(path string, one secret) {
 	if one.file == "" {
 		if s.Has(path) && one.value.IsZero() {
+			s.here[path] = s.filled[path]
 			s.Find(path, "is empty")
 		}
 		return
