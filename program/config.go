@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -77,7 +78,7 @@ func newConfigCheck(p Parts) *cobra.Command {
 
 // assembleNamed makes all that a file describes, and connects to nothing. Its error has all that is wrong.
 func assembleNamed(cmd *cobra.Command, name string, p Parts) (*assembly, error) {
-	doc, err := loadNamed(cmd, name, p.adapters())
+	doc, err := loadNamed(cmd.Context(), name, cmd.InOrStdin(), p.adapters())
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +91,12 @@ func completeFile(*cobra.Command, []string, string) ([]string, cobra.ShellCompDi
 }
 
 // loadNamed is loadFile, for standard input, too: -.
-func loadNamed(cmd *cobra.Command, name string, adapters []string) (*config.Document, error) {
+func loadNamed(ctx context.Context, name string, stdin io.Reader, adapters []string) (*config.Document, error) {
 	if name != "-" {
-		return loadFile(cmd.Context(), name, adapters)
+		return loadFile(ctx, name, adapters)
 	}
-	return until(cmd.Context(), func() (*config.Document, error) {
-		return config.LoadFrom("standard input", cmd.InOrStdin(), os.LookupEnv, adapters...)
+	return until(ctx, func() (*config.Document, error) {
+		return config.LoadFrom("standard input", stdin, os.LookupEnv, adapters...)
 	})
 }
 

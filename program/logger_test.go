@@ -45,7 +45,7 @@ func TestNothingIsAckedUnwritten(t *testing.T) {
 				done := make(chan error, 1)
 				parts := Parts{Adapters: map[string]Adapter{"memory": memory(b)}}
 				go func() {
-					done <- runFile(ctx, parts.withDefaults(), filepath.Join(dir, "c.yaml"), &scalerFlags{}, &disk)
+					done <- runFile(ctx, parts.withDefaults(), filepath.Join(dir, "c.yaml"), &scalerFlags{}, nil, &disk)
 				}()
 				time.Sleep(10 * time.Second)
 				if n := b.Unsettled("workers"); n != 1 {

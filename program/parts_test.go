@@ -67,7 +67,9 @@ func inFile(t *testing.T, p Parts, text string) (stop func() (log string, err er
 	var log lockedBuffer // many write
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- runFile(ctx, p.withDefaults(), filepath.Join(dir, "c.yaml"), &scalerFlags{}, &log) }()
+	go func() {
+		done <- runFile(ctx, p.withDefaults(), filepath.Join(dir, "c.yaml"), &scalerFlags{}, nil, &log)
+	}()
 	return func() (string, error) {
 		cancel()
 		err := <-done

@@ -42,18 +42,18 @@ func newRun(p Parts) *cobra.Command {
 			if err := scaler.checkBeside(); err != nil {
 				return usageError{err}
 			}
-			return runFile(cmd.Context(), p, file, scaler, cmd.ErrOrStderr())
+			return runFile(cmd.Context(), p, file, scaler, cmd.InOrStdin(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file")
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file; - is the standard input")
 	scaler.flagsBeside(cmd)
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
 }
 
 // runFile runs the consumers of a file until ctx ends. What fails from here on is logged.
-func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, stderr io.Writer) error {
-	doc, err := loadFile(ctx, file, p.adapters())
+func runFile(ctx context.Context, p Parts, file string, scaler *scalerFlags, stdin io.Reader, stderr io.Writer) error {
+	doc, err := loadNamed(ctx, file, stdin, p.adapters())
 	switch {
 	case errors.Is(err, errStopped):
 		return nil // a signal came before anything ran
