@@ -98,8 +98,11 @@ func (p *payloadFlags) open(cmd *cobra.Command) (from payload, closed func() err
 		return readLines(in), closed, nil
 	}
 	whole, err := until(cmd.Context(), func() ([]byte, error) { return namedfile.All(in, p.file, maxSize) })
-	if err != nil {
+	switch {
+	case err != nil:
 		err = fmt.Errorf("--file: %w", err)
+	case len(whole) == 0: // what was to write it has failed, more likely than not
+		err = errors.Join(fmt.Errorf("--file %s is empty; --data '' sends an empty message", p.file), closed())
 	}
 	return verbatim(whole), closed, err
 }

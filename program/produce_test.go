@@ -328,6 +328,8 @@ func TestProduceRefusesPayloads(t *testing.T) {
 		{[]string{"--data", "x", "--size", "100"}, "--size and --data are set"},
 		{[]string{"--file", ""}, "--file is empty"},
 		{[]string{"--url", ""}, "--url is empty"},
+		{[]string{"--file", "-"}, "--file - is empty; --data '' sends an empty message"},
+		{[]string{"--file", "/dev/null"}, "--file /dev/null is empty"},
 		{[]string{"--file", "/not/there"}, "--file: open /not/there"},
 		{[]string{"--key", "x", "--keys", "2"}, "--key and --keys are set"},
 		{[]string{"--creds", "/not/there"}, "open /not/there"},
