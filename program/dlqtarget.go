@@ -212,10 +212,13 @@ func (t *dlqTarget) box(ctx context.Context) (b *deadBox, err error) {
 	case t.file != "":
 		return t.fileBox(ctx)
 	case t.topic != "":
-		return kafkaBox(t.topic, kafkabroker.PublisherConfig{
+		b, err = kafkaBox(t.topic, kafkabroker.PublisherConfig{
 			Connection: kafkabroker.Connection{Brokers: kafkaBrokers(t.brokers), ClientID: "longshore-dlq"}})
+	default:
+		b, err = natsBox(t.subject, natsbroker.Connection{URLs: []string{natsURL(t.url)}, CredsFile: t.creds,
+			Name: "longshore dlq"}, "")
 	}
-	return natsBox(t.subject, natsbroker.Connection{URLs: []string{natsURL(t.url)}, CredsFile: t.creds, Name: "longshore dlq"}, "")
+	return b, ofFlags(err)
 }
 
 // load reads the file, once.

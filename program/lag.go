@@ -154,13 +154,13 @@ func (l *lagFlags) views(ctx context.Context) (views []lagView, without []error,
 			Connection: kafkabroker.Connection{Brokers: kafkaBrokers(l.brokers),
 				ClientID: "longshore-lag"}, Group: l.group, Topics: l.topics,
 		})
-		return []lagView{v}, nil, err
+		return []lagView{v}, nil, ofFlags(err)
 	}
 	v, err := natsView("", natsbroker.LagViewConfig{
 		Connection: natsbroker.Connection{URLs: []string{natsURL(l.url)}, CredsFile: l.creds,
 			Name: "longshore lag"}, Stream: l.stream, Consumer: l.durable,
 	})
-	return []lagView{v}, nil, err
+	return []lagView{v}, nil, ofFlags(err)
 }
 
 func fileViews(ctx context.Context, name string, adapters []string) (views []lagView, without []error, err error) {

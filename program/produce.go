@@ -129,7 +129,7 @@ func (p *produceFlags) production(from payload) (*production, error) {
 	}
 	var err error
 	if made.publisher, err = p.to.publisher(size); err != nil {
-		return nil, usageError{err}
+		return nil, usageError{ofFlags(err)}
 	}
 	return made, nil
 }

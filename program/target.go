@@ -75,6 +75,27 @@ func setFlags(cmd *cobra.Command, names ...string) (set []string) {
 // embedded says whether nobody named a server: then it is the one of a configuration file that has no url.
 func (t *target) embedded() bool { return !t.kafka && natsURL(t.url) == defaultServer }
 
+// flagOf is the flag that a field of an adapter's Config is set by.
+var flagOf = map[broker.Field]string{"Brokers": "--brokers", "Group": "--group", "URLs": "--url", "CredsFile": "--creds",
+	"Stream": "--stream", "Consumer": "--durable"}
+
+// ofFlags is what an adapter found in its Config, said of the flags.
+func ofFlags(err error) error {
+	found := broker.FindingsOf(err)
+	if found == nil {
+		return err
+	}
+	name := func(at broker.Field) string {
+		field, _, _ := strings.Cut(string(at), "[") // a flag has all of a list
+		return cmp.Or(flagOf[broker.Field(field)], string(at))
+	}
+	errs := make([]error, len(found))
+	for i, f := range found {
+		errs[i] = errors.New(name(f.Field) + " " + f.Problem(name))
+	}
+	return errors.Join(errs...)
+}
+
 // name is of the subject or topic.
 func (t *target) name() string {
 	if t.kafka {
