@@ -362,6 +362,25 @@ func TestLagWatch(t *testing.T) {
 	}
 }
 
+// TestLagOfNothing: a group whose name is a slip, and a pattern that no topic matches, are unknown and not at 0.
+func TestLagOfNothing(t *testing.T) {
+	t.Parallel()
+	_, at := startKafka(t, kfake.SeedTopics(1, "orders"))
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", fmt.Sprintf(`consumers:
+  o: {source: {kafka: {brokers: [%q], topics_pattern: "odrers.*", group: g}}, routes: [{handler: log}]}
+`, at))
+	for want, args := range map[string][]string{
+		"group slip: has committed nothing":                  {"lag", "--brokers", at, "--group", "slip"},
+		`group g: there is no topic that "odrers.*" matches`: {"lag", "-c", filepath.Join(dir, "c.yaml")},
+	} {
+		out, err := run(t.Context(), args...)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasSuffix(out, "lag unknown\n") {
+			t.Errorf("%q: %v, want %s\n%s", args, err, want, out)
+		}
+	}
+}
+
 func TestWrongFlagsForABroker(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{

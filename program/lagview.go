@@ -40,6 +40,14 @@ type lagView struct {
 	close func()
 }
 
+// whyNoLag says why there is no partition to tell the lag of. Topics that are named have one each, or an error.
+func whyNoLag(cfg kafkabroker.LagViewConfig) string {
+	if cfg.Pattern != "" {
+		return fmt.Sprintf("there is no topic that %q matches", cfg.Pattern)
+	}
+	return "has committed nothing: it has not begun, or its name is mistaken"
+}
+
 func kafkaView(consumer string, cfg kafkabroker.LagViewConfig) (lagView, error) {
 	v, err := kafkabroker.NewLagView(cfg)
 	if err != nil {
@@ -48,6 +56,10 @@ func kafkaView(consumer string, cfg kafkabroker.LagViewConfig) (lagView, error) 
 	return lagView{close: v.Close, read: func(ctx context.Context) (rows []lagRow, err error) {
 		lags, err := v.Read(ctx)
 		if err != nil {
+			return []lagRow{{Consumer: consumer, Broker: "kafka", Group: cfg.Group, Error: err.Error()}}, err
+		}
+		if len(lags) == 0 { // 0 would be told of a group whose name is a slip
+			err := fmt.Errorf("group %s: %s", cfg.Group, whyNoLag(cfg))
 			return []lagRow{{Consumer: consumer, Broker: "kafka", Group: cfg.Group, Error: err.Error()}}, err
 		}
 		protocol, err := v.Protocol(ctx)
