@@ -67,14 +67,41 @@ func (e *embeddedNATS) start(dir string, port int) error {
 	if err != nil {
 		return err
 	}
+	fatal := make(fatalLog, 1)
+	s.SetLogger(fatal, false, false)
 	go s.Start() // returns when it is ready; its own goroutines end at Shutdown
-	if !s.ReadyForConnections(10 * time.Second) {
-		s.Shutdown()
-		return errors.New("not ready within 10 s")
+	for over := time.Now().Add(10 * time.Second); !s.ReadyForConnections(50 * time.Millisecond); {
+		select {
+		case why := <-fatal:
+			s.Shutdown()
+			return errors.New(why)
+		default:
+		}
+		if time.Now().After(over) {
+			s.Shutdown()
+			return errors.New("not ready within 10 s")
+		}
 	}
 	e.server, e.url = s, s.ClientURL()
 	return nil
 }
+
+// A fatalLog is a server's log of which only why it did not start is kept: it returns no error for that, and would only not
+// become ready.
+type fatalLog chan string
+
+func (l fatalLog) Fatalf(format string, args ...any) {
+	select {
+	case l <- fmt.Sprintf(format, args...):
+	default: // the first is the reason
+	}
+}
+
+func (fatalLog) Noticef(string, ...any) {}
+func (fatalLog) Warnf(string, ...any)   {}
+func (fatalLog) Errorf(string, ...any)  {}
+func (fatalLog) Debugf(string, ...any)  {}
+func (fatalLog) Tracef(string, ...any)  {}
 
 // portFree says what is wrong with a port; the server itself would only not become ready.
 func portFree(port int) error {

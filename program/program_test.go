@@ -363,6 +363,17 @@ func TestStoreIsLocked(t *testing.T) {
 	e.stop()
 }
 
+// TestStoreCannotBeUsed: why the server inside does not start is said, and not that its time is over.
+func TestStoreCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, dir, "jetstream", "where the server wants a folder")
+	if _, err := startNATS(dir, -1); err == nil ||
+		!strings.HasPrefix(err.Error(), "starting the embedded NATS server: Can't start JetStream: ") {
+		t.Error(err)
+	}
+}
+
 // TestExitCodes: 2 for wrong use and wrong configuration, with what is wrong on stderr and nothing on stdout.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
