@@ -11,7 +11,7 @@ var kafkaMutants = []mutant{
 		"	if err := await(ctx, d); err != nil {\n", "	if err := await(ctx, d); err != nil {\n		p.senders.free(d)\n",
 		"./broker/kafkabroker", "TestPublishesEndApart"},
 	{"a group that has forgotten where it was is a new one", "broker/kafkabroker/book.go",
-		"	if was, ours = x.left[logKey{b.partitionID, b.id.log()}]; ours {", "	if was, ours = x.left[logKey{b.partitionID, 0}]; ours {",
+		"	if was, ours = x.left[logID{b.partitionID, b.id}]; ours {", "	if was, ours = x.left[logID{b.partitionID, topicID{}}]; ours {",
 		"./broker/kafkabroker", "TestForgotten"},
 	{"what is left to Receive, which can do nothing, nobody does", "broker/kafkabroker/receive.go",
 		"	if x.waits && x.left {\n		x.left = false\n		signal(x.bells.kick)\n	}\n", "",

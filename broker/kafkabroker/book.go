@@ -70,8 +70,8 @@ func (m *commitMemory) taken(c position) { m.known = append(m.known[:0], c) }
 // Books are those of a source. Safe for concurrent use.
 type books struct {
 	mu   sync.Mutex
-	logs map[logKey]*book
-	left map[logKey]position // the last of our commits that was answered, of what was lost to us
+	logs map[logID]*book
+	left map[logID]position // the last of our commits that was answered, of what was lost to us
 	// voids are topics of which the group has forgotten what was committed
 	voids *kit.Recent[topicID, bool]
 }
@@ -84,17 +84,17 @@ func (x *books) keep(p *part) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.logs == nil {
-		x.logs, x.left, x.voids = make(map[logKey]*book), make(map[logKey]position), kit.NewRecent[topicID, bool](mostLearned)
+		x.logs, x.left, x.voids = make(map[logID]*book), make(map[logID]position), kit.NewRecent[topicID, bool](mostLearned)
 	}
 	was := p.known[0]
 	was.after = p.epoch + 1
-	x.left[p.logKey()] = was
+	x.left[p.logID()] = was
 	// exact: a transaction may be under way, and nobody knows what becomes of it
 	if p.epoch < 0 || p.room == 0 || p.tr.exact {
 		return
 	}
 	snap := p.tr.snapshot(true) // it is no crash
-	x.logs[p.logKey()] = &book{progress: snap.progress, known: slices.Clone(p.known), epoch: p.epoch}
+	x.logs[p.logID()] = &book{progress: snap.progress, known: slices.Clone(p.known), epoch: p.epoch}
 }
 
 // errForgotten is why a partition that another member had begins anew.
@@ -113,13 +113,13 @@ func (x *books) forgotten(b *start, at position) (was position, ours, is bool) {
 	if x.left == nil { // nothing was ever lost to us
 		return at, false, false
 	}
-	if was, ours = x.left[logKey{b.partitionID, b.id.log()}]; ours {
+	if was, ours = x.left[logID{b.partitionID, b.id}]; ours {
 		x.voids.Put(b.id, true)
 		return was, true, true
 	}
 	_, is = x.voids.Get(b.id)
 	for log := range x.left {
-		is = is || log.topic == b.topic && log.log == b.id.log()
+		is = is || log.topic == b.topic && log.topicID == b.id
 	}
 	return at, false, is && !b.added()
 }
@@ -128,7 +128,7 @@ func (x *books) forgotten(b *start, at position) (was position, ours, is bool) {
 func (x *books) of(b *start, at position) *book {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	k := x.logs[logKey{b.partitionID, b.id.log()}]
+	k := x.logs[logID{b.partitionID, b.id}]
 	if k == nil || b.reset != nil || at.metadata == "" || !slices.Contains(k.known, at) {
 		return nil
 	}
@@ -139,8 +139,16 @@ func (x *books) of(b *start, at position) *book {
 func (x *books) end(p partitionID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	maps.DeleteFunc(x.logs, func(log logKey, _ *book) bool { return log.partitionID == p })
-	maps.DeleteFunc(x.left, func(log logKey, _ position) bool { return log.partitionID == p })
+	maps.DeleteFunc(x.logs, func(log logID, _ *book) bool { return log.partitionID == p })
+	maps.DeleteFunc(x.left, func(log logID, _ position) bool { return log.partitionID == p })
+}
+
+// forget forgets those of logs that are gone: no claim of theirs ever begins here, and topics may come and go for ever.
+func (x *books) forget(isGone func(partitionID, topicID) bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	maps.DeleteFunc(x.logs, func(log logID, _ *book) bool { return isGone(log.partitionID, log.topicID) })
+	maps.DeleteFunc(x.left, func(log logID, _ position) bool { return isGone(log.partitionID, log.topicID) })
 }
 
 const keyOffsetForLeaderEpoch = 23

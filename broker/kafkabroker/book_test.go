@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // An outage is a member with messages in its handlers that loses its brokers for longer than its session.
@@ -195,7 +197,36 @@ func TestBooksOfTopicsThatAreGone(t *testing.T) {
 		known.end(partitionID{"t", 0}) // a claim begins
 		known.keep(part(n))            // and is lost, for the topic is another one
 	}
-	if len(known.logs) != 2 || known.logs[part(times-1).logKey()] == nil || known.logs[other.logKey()] == nil {
+	if len(known.logs) != 2 || known.logs[part(times-1).logID()] == nil || known.logs[other.logID()] == nil {
 		t.Errorf("%d books are kept, want that of the last topic and the other partition's", len(known.logs))
+	}
+}
+
+// TestBooksOfNamesThatAreGone: topics come and go, under names that never come again. A session was over while each of them was
+// there, so that it was lost and never began again, or it was to begin anew and did not. Nothing is remembered of it.
+func TestBooksOfNamesThatAreGone(t *testing.T) {
+	cfg, known := Config{Pattern: "t.*"}.withDefaults(), &books{}
+	h, at := newHoldings(&cfg, newBells(), kit.NewEventQueue(), known), newAtlas(&cfg)
+	for n := range 100 {
+		id, name := topicID{byte(n), 1}, fmt.Sprint("t", n)
+		p := &part{partitionID: partitionID{name, 0}, id: id, tr: newTracker(progress{}, nil, 64)}
+		p.commitMemory = commitMemory{known: []position{{offset: 1, metadata: "ours"}}, room: metadataLimit}
+		look := func(topics map[string]topic) {
+			v := at.learn(at.begin(), topics, true)
+			h.surveyed(v.topics, at.lacks)
+		}
+		look(map[string]topic{name: {name: name, id: id, leaders: []int32{0}}})
+		known.keep(p)
+		h.changed(change{kind: lost, parts: []partitionID{{name, 1}}, err: errMadeAgain})
+		look(map[string]topic{name: {name: name, id: id, leaders: []int32{0, 0}}})
+		if len(known.logs) != 1 || len(known.left) != 1 || len(h.roster.resets) != 1 {
+			t.Fatalf("what is there is forgotten: %d, %d, %d", len(known.logs), len(known.left), len(h.roster.resets))
+		}
+		for range missingLooks {
+			look(map[string]topic{})
+		}
+	}
+	if n, left, resets := len(known.logs), len(known.left), len(h.roster.resets); n+left+resets > 0 {
+		t.Errorf("%d books, %d commits and %d reasons to begin anew are kept of topics that are gone", n, left, resets)
 	}
 }

@@ -221,8 +221,11 @@ func (x *claims) restart(p *part, why error) {
 	signal(x.bells.kick)
 }
 
-// surveyed takes the leaders of partitions, and begins those anew whose topic is another one by now.
-func (x *claims) surveyed(topics map[string]topic) {
+// surveyed takes the leaders of partitions, and begins those anew whose topic is another one by now. Of those that are gone
+// nothing is kept.
+func (x *claims) surveyed(topics map[string]topic, isGone func(partitionID, topicID) bool) {
+	x.books.forget(isGone)
+	x.r.outlive(isGone)
 	for _, p := range slices.Clone(x.r.turns) {
 		t := topics[p.topic]
 		if t.err != nil || int(p.no) >= len(t.leaders) {

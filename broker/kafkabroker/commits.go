@@ -189,7 +189,7 @@ func ofTopic(p partitionID, err error) error {
 // that somebody moved back says nothing of what was finished.
 func (x *commits) rise(d due) {
 	if d.p.log != "" {
-		id := logID{d.p.partitionID, d.p.id}
+		id := d.p.logID()
 		x.floors[id] = broker.Floor{Log: d.p.log, Offset: max(x.floors[id].Offset, d.c.offset)}
 	}
 }

@@ -206,7 +206,7 @@ func (h *holdings) giveUp(why error) {
 func (h *holdings) surveyed(topics map[string]topic, isGone func(partitionID, topicID) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.claims.surveyed(topics)
+	h.claims.surveyed(topics, isGone)
 	h.commits.forget(isGone)
 }
 

@@ -67,6 +67,8 @@ func newPart(of *holdings, b *start, leader int32) *part {
 
 func (p *part) logKey() logKey { return logKey{p.partitionID, p.id.log()} }
 
+func (p *part) logID() logID { return logID{p.partitionID, p.id} }
+
 // node is where to fetch from; negative: nobody knows.
 func (p *part) node() int32 {
 	if p.replica >= 0 {

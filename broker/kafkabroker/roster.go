@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -66,6 +67,11 @@ func (r *roster) begin(id partitionID, reset error) {
 
 // renew remembers that a partition is to begin anew when it comes back.
 func (r *roster) renew(id partitionID, why error) { r.resets[id] = why }
+
+// outlive forgets why those are to begin anew that are no more: what comes under their names is new by itself.
+func (r *roster) outlive(isGone func(partitionID, topicID) bool) {
+	maps.DeleteFunc(r.resets, func(id partitionID, _ error) bool { return isGone(id, topicID{}) })
+}
 
 // cancel stops one from beginning, and says whether it was.
 func (r *roster) cancel(id partitionID) (was bool) {
