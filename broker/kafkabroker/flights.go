@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -332,6 +333,19 @@ func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (o
 		x.bells.look()
 	}
 	return outside
+}
+
+// surveyed forgets the brokers that nothing is to be fetched of any more: others leave them no room, and brokers may come and go
+// for ever.
+func (x *flights) surveyed() {
+	of := make(map[int32]bool)
+	for _, p := range x.r.turns {
+		of[p.node()] = true
+	}
+	maps.DeleteFunc(x.to, func(node int32, fs []*flight) bool { return !of[node] && len(fs) == 0 })
+	isGone := func(node int32, _ int) bool { return !of[node] && len(x.to[node]) == 0 }
+	maps.DeleteFunc(x.asked, isGone)
+	maps.DeleteFunc(x.quiet, isGone)
 }
 
 // isFed says that Receive, which waits, has something to hand out now, and that there is nothing else to do about a fetch. Then

@@ -78,6 +78,29 @@ func TestFetchesTakeTurns(t *testing.T) {
 	}
 }
 
+// TestBrokersThatAreGone: brokers are replaced by others, again and again, and each leads the one partition for a while. Fetches
+// reserve as much as ever, for of one broker alone something is to be fetched, and nothing of the others is kept.
+func TestBrokersThatAreGone(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 2 * int64(cfg.FetchBytes)}})
+	p := h.place("orders", 0)
+	now := time.Unix(1000, 0)
+	for node := range int32(50) {
+		h.surveyed(map[string]topic{"orders": {leaders: []int32{node}}}, func(partitionID, topicID) bool { return false })
+		now = now.Add(cfg.MaxWait)
+		fs := h.plan(now)
+		if len(fs) != 1 || fs[0].req.node != node || int(fs[0].req.bytes) != cfg.FetchBytes {
+			t.Fatalf("planned %+v, want one fetch of %d bytes of broker %d", fs, cfg.FetchBytes, node)
+		}
+		now = now.Add(cfg.MaxWait)
+		h.arrived(fs[0], []fetched{{partitionID: p.partitionID, preferred: -1}}, nil, now)
+	}
+	if n := max(len(h.flights.asked), len(h.flights.quiet), len(h.flights.to)); n > 2 {
+		t.Errorf("%d brokers are remembered, and there is one", n)
+	}
+}
+
 // TestShare: few partitions share what a fetch may bring, many have their bound, and none more than the budget has.
 func TestShare(t *testing.T) {
 	for name, tc := range map[string]struct {

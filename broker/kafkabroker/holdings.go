@@ -207,6 +207,7 @@ func (h *holdings) surveyed(topics map[string]topic, isGone func(partitionID, to
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.claims.surveyed(topics, isGone)
+	h.flights.surveyed()
 	h.commits.forget(isGone)
 }
 
