@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -41,7 +42,7 @@ func (c *cluster) misrouted(node int32, err error) {
 
 // told takes the addresses of brokers, as one of them tells them. Where one has another than before, the Transport may go on with
 // the old one, at which somebody else may be by now. One that was away is in no answer meanwhile, and may be elsewhere when it is
-// back.
+// back. All else that is known of those is forgotten, for brokers may come and go for ever.
 func (c *cluster) told(brokers map[int32]string) {
 	c.mu.Lock()
 	moved := false
@@ -51,7 +52,9 @@ func (c *cluster) told(brokers map[int32]string) {
 		c.last.Put(node, address)
 	}
 	c.addresses = brokers
+	maps.DeleteFunc(c.versions, func(node int32, _ map[int16][2]int16) bool { return node >= 0 && brokers[node] == "" })
 	c.mu.Unlock()
+	c.throttles.keep(brokers, time.Now())
 	if moved { // which is not said again
 		c.transport.CloseIdleConnections()
 	}

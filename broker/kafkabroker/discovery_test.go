@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -206,5 +207,25 @@ func TestNewController(t *testing.T) {
 	}
 	if looks < 2 { // one is to wait for the topic
 		t.Error("the Transport was not told to ask which broker it is")
+	}
+}
+
+// TestBrokersThatCameAndWent: of brokers that no answer has any more nothing is kept but where some of them were, and how long one
+// of them takes nothing yet.
+func TestBrokersThatCameAndWent(t *testing.T) {
+	_, cl, _ := discovered(t)
+	now := time.Now()
+	for node := range int32(50) {
+		cl.mu.Lock()
+		cl.versions[node] = map[int16][2]int16{keyFetch: {0, 12}}
+		cl.mu.Unlock()
+		cl.throttles.note(node, -time.Hour) // which is over
+		cl.throttles.fetched(node, true, now)
+		cl.told(map[int32]string{node: "there:9092"})
+	}
+	cl.throttles.note(50, time.Hour)
+	cl.told(map[int32]string{51: "there:9092"})
+	if n, dry, until := len(cl.versions), len(cl.throttles.dry), len(cl.throttles.until); n > 1 || dry > 0 || until != 1 {
+		t.Errorf("the versions of %d brokers and quotas of %d and %d are kept", n, dry, until)
 	}
 }

@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
@@ -75,6 +76,14 @@ func (t *throttles) note(node int32, d time.Duration) {
 		t.until = make(map[int32]time.Time)
 	}
 	t.until[node] = time.Now().Add(d)
+}
+
+// keep forgets all other brokers, but for those that take nothing yet.
+func (t *throttles) keep(brokers map[int32]string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.until, func(node int32, until time.Time) bool { return brokers[node] == "" && !now.Before(until) })
+	maps.DeleteFunc(t.dry, func(node int32, _ *openEnded) bool { return brokers[node] == "" })
 }
 
 // left is for how long a broker takes nothing yet.
