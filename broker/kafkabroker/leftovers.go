@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	kafka "github.com/segmentio/kafka-go"
+
+	"github.com/longshoremq/longshore/broker/kit"
 )
 
 // Leftovers are where transactions were aborted, and may be open still. Kafka 4.3 takes a partition without a leader for deleted:
@@ -18,11 +20,14 @@ type leftovers struct {
 	group bool          // offsets, too
 	last  []partitionID // of the last transaction
 	// met are where we have written, under an id that a predecessor may have had, whose leftovers nobody knows; nil: nobody had it.
-	met map[partitionID]bool
+	// What is forgotten of it is aborted once more for nothing.
+	met *kit.Recent[partitionID, bool]
 }
 
 // inherited are those of an id that is the same after a restart.
-func inherited() leftovers { return leftovers{group: true, met: make(map[partitionID]bool)} }
+func inherited() leftovers {
+	return leftovers{group: true, met: kit.NewRecent[partitionID, bool](mostLearned)}
+}
 
 // meet takes what is written for the first time for left over, if a predecessor may have written there.
 func (l *leftovers) meet(rounds [][]*outBatch) {
@@ -30,8 +35,8 @@ func (l *leftovers) meet(rounds [][]*outBatch) {
 		return
 	}
 	for _, b := range goesTo(rounds) {
-		if !l.met[b.partitionID] {
-			l.met[b.partitionID] = true
+		if _, met := l.met.Get(b.partitionID); !met {
+			l.met.Put(b.partitionID, true)
 			l.add(b.partitionID)
 		}
 	}
@@ -77,6 +82,13 @@ func (l *leftovers) touch(rounds [][]*outBatch) bool {
 	return l.group || slices.ContainsFunc(goesTo(rounds), func(b *outBatch) bool { return l.parts[b.partitionID] })
 }
 
+// forget forgets topics that are gone, where there are so many that most may be: topics may come and go for ever.
+func (l *leftovers) forget(isGone func(topic string) bool) {
+	if len(l.parts) > mostLearned {
+		maps.DeleteFunc(l.parts, func(p partitionID, _ bool) bool { return isGone(p.topic) })
+	}
+}
+
 // A reign is who leads a partition, and since which epoch, as a broker tells it. Where it tells the same twice, there was a
 // leader all the time between, as far as it knows: each other one, or none, is another epoch.
 type reign struct{ leader, epoch, teller int32 }
@@ -87,7 +99,7 @@ func (x *transactor) sweep(ctx context.Context, rounds [][]*outBatch) error {
 	if x.left.meet(rounds); !x.left.touch(rounds) {
 		return nil
 	}
-	before, err := x.reigns(ctx)
+	before, _, err := x.reigns(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,11 +113,15 @@ func (x *transactor) sweep(ctx context.Context, rounds [][]*outBatch) error {
 	if err != nil {
 		return err
 	}
-	after, err := x.reigns(ctx)
+	after, isGone, err := x.reigns(ctx)
 	if err != nil {
 		return err
 	}
-	return x.swept(led, before, after, rounds)
+	if err := x.swept(led, before, after, rounds); err != nil {
+		return err
+	}
+	x.left.forget(isGone)
+	return nil
 }
 
 // sweepable are the partitions that have a leader. A topic that waits is left out where nothing goes there now: the coordinator
@@ -159,22 +175,22 @@ func (x *transactor) swept(led []partitionID, before, after map[partitionID]reig
 }
 
 // reigns are those of what is left over, and of the group's offsets where we may know, as the transaction's coordinator knows
-// them.
-func (x *transactor) reigns(ctx context.Context) (map[partitionID]reign, error) {
+// them, and which topics it does not know.
+func (x *transactor) reigns(ctx context.Context) (of map[partitionID]reign, isGone func(topic string) bool, err error) {
 	names := map[string]bool{groupsTopic: true}
 	for p := range x.left.parts {
 		names[p.topic] = true
 	}
 	node, err := x.to.find(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	topics, err := x.c.topicsBy(ctx, node, slices.Sorted(maps.Keys(names)))
 	if err != nil {
 		x.to.found = false
-		return nil, err
+		return nil, nil, err
 	}
-	of := make(map[partitionID]reign)
+	of = make(map[partitionID]reign)
 	for name, t := range topics {
 		for no, leader := range t.leaders {
 			if t.err == nil {
@@ -182,7 +198,7 @@ func (x *transactor) reigns(ctx context.Context) (map[partitionID]reign, error) 
 			}
 		}
 	}
-	return of, nil
+	return of, func(topic string) bool { return codeOf(topics[topic].err) == kafka.UnknownTopicOrPartition }, nil
 }
 
 // groupsPartition is where the group's offsets are.

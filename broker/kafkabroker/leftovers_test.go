@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -123,6 +124,35 @@ func TestSwept(t *testing.T) {
 				t.Errorf("left over: %v, the group %v", x.left.parts, x.left.group)
 			}
 		})
+	}
+}
+
+// TestLeftoversOfTopicsThatAreGone: transactions were aborted that went to topics which came and went. When there are many of
+// those, nothing is kept of them, and what is left over in the one that is there was aborted once more.
+func TestLeftoversOfTopicsThatAreGone(t *testing.T) {
+	t.Parallel()
+	ts := fakeSystem(t, ofOne, "transactional")
+	ts.agreeOn(t, 2)
+	x := ts.transactor(t)
+	x.left = inherited()
+	for i := range 2 * mostLearned {
+		to := [][]*outBatch{{{partitionID: partitionID{fmt.Sprint("gone-", i%20), int32(i)}}}}
+		x.left.meet(to)
+		x.left.begin(to)
+	}
+	for range 2 {
+		if err := ts.commitAs(t, x, memberID{generation: -1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(x.left.parts); n > 0 {
+		t.Errorf("%d partitions are kept", n)
+	}
+	if _, met := x.left.met.Get(partitionID{"gone-0", 0}); met {
+		t.Error("where we wrote is kept for ever")
+	}
+	if n := len(ts.stored(t, ts.outputs)); n != 2 {
+		t.Errorf("%d outputs are stored", n)
 	}
 }
 
