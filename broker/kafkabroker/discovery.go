@@ -60,6 +60,13 @@ func (c *cluster) told(brokers map[int32]string) {
 	}
 }
 
+// has says whether the last answer that told the brokers had one.
+func (c *cluster) has(node int32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.addresses[node] != ""
+}
+
 // rediscover makes the Transport find the brokers before it sends anything more. What is under way goes on.
 func (c *cluster) rediscover() {
 	now := time.Now()

@@ -210,8 +210,8 @@ func TestNewController(t *testing.T) {
 	}
 }
 
-// TestBrokersThatCameAndWent: of brokers that no answer has any more nothing is kept but where some of them were, and how long one
-// of them takes nothing yet.
+// TestBrokersThatCameAndWent: of brokers that no answer has any more nothing is kept but where some of them were, and for how long
+// one of them takes nothing yet.
 func TestBrokersThatCameAndWent(t *testing.T) {
 	_, cl, _ := discovered(t)
 	now := time.Now()
@@ -227,5 +227,21 @@ func TestBrokersThatCameAndWent(t *testing.T) {
 	cl.told(map[int32]string{51: "there:9092"})
 	if n, dry, until := len(cl.versions), len(cl.throttles.dry), len(cl.throttles.until); n > 1 || dry > 0 || until != 1 {
 		t.Errorf("the versions of %d brokers and quotas of %d and %d are kept", n, dry, until)
+	}
+}
+
+// TestSendersOfBrokersThatAreGone: a publisher keeps no sender to a broker that is gone and has nothing to send any more. One that
+// has goes on.
+func TestSendersOfBrokersThatAreGone(t *testing.T) {
+	_, cl, _ := discovered(t)
+	s := newSenders(cl, t.Context(), byMurmur2)
+	busy := s.to(0)
+	busy.active = true
+	for node := range int32(50) {
+		cl.told(map[int32]string{node: "there:9092"})
+		s.to(node)
+	}
+	if len(s.by) > 3 || s.by[0] != busy || s.by[49] == nil {
+		t.Errorf("%d senders are kept, want that which sends, the last, and perhaps the one before", len(s.by))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -120,6 +121,13 @@ func (s *sender) send(us []unsent) {
 		s.active = true
 		s.wg.Go(s.run)
 	}
+}
+
+// isIdle says whether nothing is left to send.
+func (s *sender) isIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.active
 }
 
 // run sends until nothing is left.
@@ -385,6 +393,7 @@ func (s *senders) to(node int32) *sender {
 	defer s.mu.Unlock()
 	x := s.by[node]
 	if x == nil {
+		maps.DeleteFunc(s.by, func(node int32, x *sender) bool { return !s.c.has(node) && x.isIdle() }) // they may come and go for ever
 		x = &sender{c: s.c, node: node, life: s.life, wg: &s.wg, pace: pace{least: leastLimit, most: requestLimit}}
 		s.by[node] = x
 	}
