@@ -210,7 +210,7 @@ func TestNewController(t *testing.T) {
 	}
 }
 
-// TestBrokersThatCameAndWent: of brokers that no answer has any more nothing is kept but where some of them were, and for how long
+// TestBrokersThatCameAndWent: of brokers that no answer has any more nothing is kept but where some of them were, and how long
 // one of them takes nothing yet.
 func TestBrokersThatCameAndWent(t *testing.T) {
 	_, cl, _ := discovered(t)
@@ -230,8 +230,8 @@ func TestBrokersThatCameAndWent(t *testing.T) {
 	}
 }
 
-// TestSendersOfBrokersThatAreGone: a publisher keeps no sender to a broker that is gone and has nothing to send any more. One that
-// has goes on.
+// TestSendersOfBrokersThatAreGone: a publisher keeps no sender to a broker that is gone and has nothing to send any more. One
+// that has goes on.
 func TestSendersOfBrokersThatAreGone(t *testing.T) {
 	_, cl, _ := discovered(t)
 	s := newSenders(cl, t.Context(), byMurmur2)
