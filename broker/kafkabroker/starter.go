@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -99,6 +100,7 @@ func (x *starter) lookUp(bs []*start) (left []*start, err error) {
 		return bs, asked
 	}
 	var known, fresh, forgotten []*start
+	agrees := x.coordinated(led)
 	unclear := make(map[int32][]*start)
 	for _, b := range led {
 		if e := answerOf(b, at); e != nil {
@@ -111,7 +113,7 @@ func (x *starter) lookUp(bs []*start) (left []*start, err error) {
 		}
 		b.lapsed = lapsed
 		switch b.read(pos); {
-		case b.disputed(x.atlas.looks()):
+		case b.disputed(x.atlas.looks()), b.otherLog() && !agrees(b):
 			left, err = append(left, b), cmp.Or(err, fmt.Errorf("%s/%d: %w", b.topic, b.no, errDisputed))
 			signal(x.bells.find)
 		case b.known():
@@ -261,6 +263,26 @@ var errOtherTopic = errors.New("the group does not assign the topic of that name
 
 // errDisputed: what is committed and what the brokers had at our last look is not the same topic.
 var errDisputed = errors.New("what is committed is not of the topic that was there at the last look")
+
+// coordinated says whether the group's coordinator has the same topic as our looks do; it is asked once, of all of them. Where
+// our looks go to a broker that is behind, each of them tells of the topic that was there before: what is committed of the new one
+// would be taken for that of an older one, and all of the new one would be done again.
+func (x *starter) coordinated(bs []*start) func(*start) bool {
+	ask := sync.OnceValue(func() map[string]topic {
+		var names []string
+		for _, b := range bs {
+			if !slices.Contains(names, b.topic) {
+				names = append(names, b.topic)
+			}
+		}
+		ts, _ := x.k.topics(x.life.Context(), names) // without an answer it is looked up again
+		return ts
+	})
+	return func(b *start) bool {
+		t, known := ask()[b.topic]
+		return known && t.err == nil && (t.id == b.id || t.id == (topicID{}))
+	}
+}
 
 // answerOf says what is wrong with the answer to what is committed of a partition.
 func answerOf(b *start, at map[partitionID]position) error {
