@@ -81,13 +81,12 @@ func decide(o outcome, p Retry) decision {
 	if noRun(d.class) {
 		d.runs = o.runs
 	}
-	var after *retryAfterError
-	attempts, overloaded := p.MaxAttempts, IsOverloaded(o.err)
+	attempts, overloaded, after := p.MaxAttempts, IsOverloaded(o.err), said[*retryAfterError](o.err)
 	d.delay = p.Backoff.delay(d.runs, o.random)
 	if overloaded {
 		attempts = max(attempts, refusals)
 	}
-	switch told := errors.As(o.err, &after); {
+	switch told := after != nil; {
 	case told && overloaded: // those that are refused together are told the same, and would be together again
 		b := p.Backoff
 		b.Initial, b.Max = after.after, max(b.Max, after.after)
@@ -161,19 +160,15 @@ func FailureClasses() []string {
 func noRun(class string) bool { return class == classOversize || class == classCrash }
 
 func classOf(err error) string {
-	var (
-		undecodable *undecodableError
-		permanent   *permanentError
-		panicked    *PanicError
-	)
+	var panicked *PanicError
 	switch {
 	case errors.Is(err, ErrTooLarge):
 		return classOversize
 	case errors.Is(err, ErrCrashes):
 		return classCrash
-	case errors.As(err, &undecodable):
+	case said[*undecodableError](err) != nil:
 		return classDecode
-	case errors.As(err, &permanent):
+	case said[*permanentError](err) != nil:
 		return classPermanent
 	case errors.As(err, &panicked):
 		return classPanic

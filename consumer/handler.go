@@ -12,8 +12,8 @@ type Message = broker.Message
 // A Handler handles one message. What it returns decides what becomes of the message: nil acks it; Permanent(err) dead-letters it
 // at once; RetryAfter(err, d) retries it not before d; Overloaded(err, d) does, too, for longer than MaxAttempts, and where many
 // say so the pool makes do with fewer workers for a while; Skip(reason) acks and counts it as skipped; Defer puts it off without
-// an attempt; any other error retries it with backoff until MaxAttempts, then dead-letters it. A panic, and runtime.Goexit, are
-// errors too.
+// an attempt; any other error retries it with backoff until MaxAttempts, then dead-letters it. A panic, whatever its value, and
+// runtime.Goexit are such errors, too.
 //
 // ctx ends when the message's claim ends, when DrainTimeout has passed, or when the handler's own Timeout has; context.Cause says
 // which (ErrShutdown, ErrTimeout, or an error that wraps broker.ErrLost). It is shared by the messages that one worker handles in

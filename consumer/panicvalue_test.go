@@ -2,6 +2,8 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,11 +12,13 @@ import (
 )
 
 // A handler that panics has failed, whatever it panics with: an error of ours in it, of a helper's that was passed to panic,
-// neither acks the message nor puts it off.
+// neither acks the message nor puts it off, gives it up at once, or says when it comes again.
 func TestPanicValueDecidesNothing(t *testing.T) {
 	for name, value := range map[string]error{
 		"skip": consumer.Skip("a helper's"), "defer": consumer.Defer(time.Second, nil),
-		"batch": &consumer.BatchError{Errs: make([]error, 1)},
+		"batch": &consumer.BatchError{Errs: make([]error, 1)}, "permanent": consumer.Permanent(errors.New("bad")),
+		"undecodable": consumer.Undecodable(errors.New("bad")), "overloaded": consumer.Overloaded(errors.New("busy"), 0),
+		"retry after": fmt.Errorf("later: %w", consumer.RetryAfter(errors.New("busy"), time.Hour)),
 	} {
 		for _, batch := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {

@@ -37,10 +37,7 @@ func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
 // IsPermanent says whether a handler's error is Permanent, for middleware that treats a message's own fault apart from others.
-func IsPermanent(err error) bool {
-	var p *permanentError
-	return errors.As(err, &p)
-}
+func IsPermanent(err error) bool { return said[*permanentError](err) != nil }
 
 // Undecodable is Permanent for a message whose content cannot be read; the class of its failure is decode. Undecodable(nil) is
 // nil. Its text goes to logs and into the dead letter, so it should not quote the content.
@@ -99,17 +96,14 @@ func (e *overloadedError) Unwrap() error { return e.err }
 // RetryDelay is how long a handler's error asks to wait with the next attempt, by RetryAfter or Overloaded, for middleware. 0: it
 // says nothing of it.
 func RetryDelay(err error) time.Duration {
-	if after, ok := errors.AsType[*retryAfterError](err); ok {
+	if after := said[*retryAfterError](err); after != nil {
 		return after.after
 	}
 	return 0
 }
 
 // IsOverloaded says whether a handler's error is Overloaded.
-func IsOverloaded(err error) bool {
-	var o *overloadedError
-	return errors.As(err, &o)
-}
+func IsOverloaded(err error) bool { return said[*overloadedError](err) != nil }
 
 // Skip acks the message and counts it as skipped, with the reason. Joined with another error it does not: that one counts.
 func Skip(reason string) error { return &skipError{reason} }
@@ -154,6 +148,29 @@ func wholly[E interface {
 		}
 	}
 	return first
+}
+
+// said is the first E that a handler has said with err, by itself, wrapped or joined with others; nil: none. What it panicked with
+// it has not said.
+func said[E interface {
+	error
+	comparable
+}](err error) (none E) {
+	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
+	case E:
+		return x
+	case *PanicError:
+		return none
+	case interface{ Unwrap() error }:
+		return said[E](x.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, part := range x.Unwrap() {
+			if e := said[E](part); e != none {
+				return e
+			}
+		}
+	}
+	return none
 }
 
 // skipReason is the reason of a Skip.
