@@ -292,11 +292,31 @@ func (b *CircuitBreaker) putOff(wait time.Duration, err error) error {
 
 // eachOf is what the error of a batch says of each of its messages; nil: it is that of a message, or says the same of all.
 func eachOf(err error) []error {
-	each, ok := errors.AsType[*consumer.BatchError](err)
-	if !ok {
+	each := batchError(err)
+	if each == nil {
 		return nil
 	}
 	return consumer.BatchErrors(err, len(each.Errs))
+}
+
+// batchError is the BatchError in what a handler returned; nil: there is none. One that it panicked with was not returned: of each
+// message that panic would be said again, and in it the BatchError found again, without end.
+func batchError(err error) *consumer.BatchError {
+	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
+	case *consumer.BatchError:
+		return x
+	case *consumer.PanicError:
+		return nil
+	case interface{ Unwrap() error }:
+		return batchError(x.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, part := range x.Unwrap() {
+			if each := batchError(part); each != nil {
+				return each
+			}
+		}
+	}
+	return nil
 }
 
 // timedOut says whether the time of a call is over.

@@ -433,3 +433,32 @@ func TestCircuitBreakerPutsOffWhatFailedBesideABatch(t *testing.T) {
 		}
 	})
 }
+
+// TestCircuitBreakerAroundPanicWithBatchError: a batch handler that panics with the error that it met has failed, as with any
+// other value, also where a Recover within makes an error of that.
+func TestCircuitBreakerAroundPanicWithBatchError(t *testing.T) {
+	for name, value := range map[string]error{
+		"alone":         &consumer.BatchError{Errs: []error{errDown}},
+		"all are done":  &consumer.BatchError{Errs: make([]error, 1)},
+		"a nil pointer": (*consumer.BatchError)(nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := breaker(t, middleware.BreakerConfig{MinCalls: 1})
+				h := consumer.AroundBatch(consumer.Chain(b.Middleware, middleware.Recover()))(
+					func(context.Context, []*consumer.Message) error { panic(value) })
+				ms := []*consumer.Message{message(1)}
+				if err := h(t.Context(), ms); err == nil {
+					t.Error("the call has not failed")
+				}
+				if b.State() != "open" {
+					t.Errorf("it is %s", b.State())
+				}
+				time.Sleep(time.Minute)
+				if err := h(t.Context(), ms); !consumer.IsDeferred(consumer.BatchErrors(err, 1)[0]) {
+					t.Errorf("the probe that failed is not put off: %v", err)
+				}
+			})
+		})
+	}
+}
