@@ -13,7 +13,7 @@ func newGuard(cfg *Config) guard {
 }
 
 // limited says whether it has to look at each message, and not only at those that crashed.
-func (g guard) limited() bool { return g.maxMessage+g.maxHeaders > 0 }
+func (g guard) limited() bool { return g.maxMessage > 0 || g.maxHeaders > 0 }
 
 // check is the error of a message that no handler is to see.
 func (g guard) check(m *Message) error {

@@ -60,6 +60,35 @@ func TestLargestValues(t *testing.T) {
 	}
 }
 
+// TestLargestLimitBesideAnother: no limit for the one is none for the other.
+func TestLargestLimitBesideAnother(t *testing.T) {
+	for name, cfg := range map[string]consumer.Config{
+		"message": {MaxMessageBytes: math.MaxInt, MaxHeaderBytes: 1000}, "headers": {MaxMessageBytes: 1000, MaxHeaderBytes: math.MaxInt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *membroker.Broker) {
+				large := make([]byte, 2000)
+				if err := b.Produce(broker.Outgoing{Topic: "in", Value: large, Headers: []broker.Header{{Key: "h", Value: large}}}); err != nil {
+					t.Fatal(err)
+				}
+				cfg.DeadLetter = &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"}
+				cfg.Handler = func(context.Context, *consumer.Message) error {
+					t.Error("a handler has the message")
+					return nil
+				}
+				r := start(t, b, cfg)
+				time.Sleep(time.Second)
+				if err := r.end(); err != nil {
+					t.Fatal(err)
+				}
+				if n := len(b.Messages("dead")); n != 1 {
+					t.Errorf("%d dead letters, want 1", n)
+				}
+			})
+		})
+	}
+}
+
 // Nor is a consumer ill for a probe that never wants to find it so.
 func TestHealthForEver(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
