@@ -80,8 +80,15 @@ type BatchError struct {
 	Errs []error
 }
 
+// errNilBatch: a nil pointer is an error like any other, and says of no message what became of it.
+var errNilBatch = errors.New("the batch handler returned a nil *BatchError for its error, so all have failed: where none has, " +
+	"return nil itself")
+
 // Error joins those of the messages.
 func (e *BatchError) Error() string {
+	if e == nil {
+		return errNilBatch.Error()
+	}
 	if err := errors.Join(e.Errs...); err != nil {
 		return err.Error()
 	}
@@ -89,7 +96,12 @@ func (e *BatchError) Error() string {
 }
 
 // Unwrap returns the messages' errors.
-func (e *BatchError) Unwrap() []error { return e.Errs }
+func (e *BatchError) Unwrap() []error {
+	if e == nil {
+		return nil
+	}
+	return e.Errs
+}
 
 // defaults of Batch.
 const (
@@ -144,6 +156,8 @@ func BatchErrors(err error, n int) []error {
 	errs := make([]error, n)
 	for _, each := range told {
 		switch {
+		case each == nil:
+			beside = append(beside, errNilBatch)
 		case len(each.Errs) != n: // whose errors these are is not known, so that one which is a Skip would ack all
 			beside = append(beside, fmt.Errorf("the batch handler told of %d messages, the batch has %d, so all have failed; it said: %v",
 				len(each.Errs), n, each))

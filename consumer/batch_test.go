@@ -356,6 +356,8 @@ func TestBatchErrors(t *testing.T) {
 		"two":                    {errors.Join(well, first), "bad ack skip"},
 		"two, one of them short": {errors.Join(first, short), "bad+other other other"},
 		"short":                  {short, "other other other"},
+		"a nil pointer":          {(*consumer.BatchError)(nil), "other other other"},
+		"a nil pointer, joined":  {errors.Join(first, (*consumer.BatchError)(nil)), "bad+other other other"},
 	} {
 		var got []string
 		for _, err := range consumer.BatchErrors(c.err, 3) {
@@ -371,7 +373,7 @@ func TestBatchErrors(t *testing.T) {
 				is = []string{"ack"}
 			case consumer.IsSkip(err):
 				is = []string{"skip"}
-			case len(is) == 0 || strings.Contains(err.Error(), "told of 1"):
+			case len(is) == 0 || strings.Contains(err.Error(), "told of 1") || strings.Contains(err.Error(), "nil *BatchError"):
 				is = append(is, "other")
 			}
 			got = append(got, strings.Join(is, "+"))
