@@ -179,8 +179,13 @@ func (w *Webhook) call(ctx context.Context, body []byte, m *consumer.Message) er
 // headers, in case of one.
 func (w *Webhook) send(ctx context.Context, body []byte, m *consumer.Message) (*http.Response, error) {
 	answer, err := w.client.Transport.RoundTrip(w.request(ctx, body, m))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case answer == nil:
+		return nil, errNoAnswer
+	case answer.Body == nil: // of a transport in a test; http.Client, too, takes that for none
+		answer.Body = http.NoBody
 	}
 	switch answer.StatusCode {
 	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -189,6 +194,8 @@ func (w *Webhook) send(ctx context.Context, body []byte, m *consumer.Message) (*
 	}
 	return answer, nil
 }
+
+var errNoAnswer = errors.New("the Transport returned neither an answer nor an error")
 
 func (w *Webhook) request(ctx context.Context, body []byte, m *consumer.Message) *http.Request {
 	span := tracing.Headers(ctx)

@@ -551,3 +551,27 @@ func ExampleWebhook() {
 	// POST orders hello
 	// dead-lettered at once: true
 }
+
+// A transportFunc is a transport in a test.
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestWebhookPlainTransport: an answer without a body is one, as for an http.Client, and no answer at all is an error.
+func TestWebhookPlainTransport(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer *http.Response
+		acked  bool
+	}{
+		"no body": {&http.Response{StatusCode: 204}, true}, "refused, no body": {&http.Response{StatusCode: 500}, false},
+		"nothing": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := webhook(t, handlers.WebhookConfig{URL: "http://127.0.0.1/", Transport: transportFunc(
+				func(*http.Request) (*http.Response, error) { return c.answer, nil })})
+			if err := w.Handle(t.Context(), &consumer.Message{Topic: "orders", Value: []byte("x")}); (err == nil) != c.acked {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
