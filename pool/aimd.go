@@ -52,7 +52,7 @@ func (a *aimd) validate() error {
 	if a.cfg.Add < 1 {
 		errs = append(errs, fmt.Errorf("pool: AIMDConfig.Add: is %d, must be at least 1", a.cfg.Add))
 	}
-	if a.cfg.Keep <= 0 || a.cfg.Keep >= 1 {
+	if !(a.cfg.Keep > 0 && a.cfg.Keep < 1) { // so that NaN is none
 		errs = append(errs, fmt.Errorf("pool: AIMDConfig.Keep: is %v, must be between 0 and 1", a.cfg.Keep))
 	}
 	if a.cfg.Slow < 0 {

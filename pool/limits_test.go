@@ -27,6 +27,25 @@ func TestNewReportsAllFindings(t *testing.T) {
 	}
 }
 
+// TestPolicyOfNoNumber: what is no number is neither above nor below any bound, and no setting.
+func TestPolicyOfNoNumber(t *testing.T) {
+	none := math.NaN()
+	for field, policy := range map[string]pool.Policy{
+		"AIMDConfig.Keep":          pool.AIMD(pool.AIMDConfig{Keep: none}),
+		"ThresholdConfig.IdleAt":   pool.QueueThreshold(pool.ThresholdConfig{IdleAt: none}),
+		"BusyAt":                   pool.QueueThreshold(pool.ThresholdConfig{BusyAt: none}),
+		"ThresholdConfig.BusyJobs": pool.QueueThreshold(pool.ThresholdConfig{BusyJobs: none}),
+	} {
+		p, err := pool.New(pool.Config[int]{Do: func(intWorker, int) {}, Policy: policy})
+		if err == nil {
+			_, _ = p.Drain(t.Context())
+			t.Errorf("%s: no error", field)
+		} else if !contains(err.Error(), field) {
+			t.Errorf("%s is not named in: %v", field, err)
+		}
+	}
+}
+
 func TestSetLimitsFollowsAtOnce(t *testing.T) {
 	for _, policy := range []func() pool.Policy{pool.ReportStatus, pool.Fixed} {
 		bubble(t, func(t *testing.T) {

@@ -52,11 +52,11 @@ type threshold struct {
 
 func (q *threshold) validate() error {
 	var errs []error
-	if c := q.cfg; c.IdleAt < 0 || c.BusyAt > 1 || c.IdleAt >= c.BusyAt {
+	if c := q.cfg; !(c.IdleAt >= 0 && c.IdleAt < c.BusyAt && c.BusyAt <= 1) { // so that NaN is none
 		errs = append(errs, fmt.Errorf("pool: ThresholdConfig.IdleAt, BusyAt: are %v and %v, must be 0 <= IdleAt < BusyAt <= 1",
 			c.IdleAt, c.BusyAt))
 	}
-	if q.cfg.BusyJobs < 0 {
+	if !(q.cfg.BusyJobs >= 0) {
 		errs = append(errs, fmt.Errorf("pool: ThresholdConfig.BusyJobs: is %v, must be positive", q.cfg.BusyJobs))
 	}
 	if q.cfg.Batch < 1 {
