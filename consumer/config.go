@@ -12,7 +12,8 @@ import (
 // Config is what a Consumer is made of. Source (or Sources) and Handler (or Batch) are required; everything else has a default
 // that suits most services. The tags are the keys of the program's file, and what may be set.
 type Config struct {
-	// Name stands in logs, metrics and dead letters. Defaults to "consumer".
+	// Name stands in logs, metrics and dead letters, and begins the IDs of what is published. On one line, with no blanks at its
+	// ends. Defaults to "consumer".
 	Name string `yaml:"-"`
 	// Source is where messages come from: an adapter's, such as natsbroker.NewSource. Run opens and closes it. Required, unless
 	// there are Sources.

@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,22 @@ func wantFindings(t *testing.T, err error, want ...string) {
 	for _, w := range want {
 		if !strings.Contains(err.Error(), "consumer config: "+w) {
 			t.Errorf("%q is not in:\n%v", w, err)
+		}
+	}
+}
+
+// TestConfigNamesBadName: a name with a line break, as where it was read from a file, begins the IDs of all dead letters and
+// outputs, and JetStream's headers can carry none of these.
+func TestConfigNamesBadName(t *testing.T) {
+	for _, name := range []string{"orders\n", "or\r\nders", " orders", "orders\t", "ord\x00ers", "ord\xffers", " "} {
+		source := membroker.New(membroker.Config{}).Source(membroker.SourceConfig{Topics: []string{"in"}})
+		_, err := consumer.New(consumer.Config{Name: name, Source: source, Handler: handleAll})
+		wantFindings(t, err, fmt.Sprintf("Name is %q", name))
+	}
+	for _, name := range []string{"", "orders", "orders of Zoë", "prod/orders.1"} {
+		source := membroker.New(membroker.Config{}).Source(membroker.SourceConfig{Topics: []string{"in"}})
+		if _, err := consumer.New(consumer.Config{Name: name, Source: source, Handler: handleAll}); err != nil {
+			t.Error(err)
 		}
 	}
 }

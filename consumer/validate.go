@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -18,6 +19,8 @@ func (c Config) Validate() error {
 	f := &broker.Findings{Of: "consumer config"}
 	conftag.Check(f, c)
 	c = c.withDefaults()
+	f.Check(c.Name == headerText(strings.TrimSpace(c.Name), len(c.Name)), "Name",
+		"is %q, want text on one line, with no blanks at its ends: it goes into headers and IDs", c.Name)
 	c.validateStuck(f)
 	c.validateInputs(f)
 	c.validateSizes(f)
