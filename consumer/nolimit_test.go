@@ -63,12 +63,14 @@ func TestLargestValues(t *testing.T) {
 // TestLargestLimitBesideAnother: no limit for the one is none for the other.
 func TestLargestLimitBesideAnother(t *testing.T) {
 	for name, cfg := range map[string]consumer.Config{
-		"message": {MaxMessageBytes: math.MaxInt, MaxHeaderBytes: 1000}, "headers": {MaxMessageBytes: 1000, MaxHeaderBytes: math.MaxInt},
+		"message": {MaxMessageBytes: math.MaxInt, MaxHeaderBytes: 1000},
+		"headers": {MaxMessageBytes: 1000, MaxHeaderBytes: math.MaxInt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, b *membroker.Broker) {
 				large := make([]byte, 2000)
-				if err := b.Produce(broker.Outgoing{Topic: "in", Value: large, Headers: []broker.Header{{Key: "h", Value: large}}}); err != nil {
+				hs := []broker.Header{{Key: "h", Value: large}}
+				if err := b.Produce(broker.Outgoing{Topic: "in", Value: large, Headers: hs}); err != nil {
 					t.Fatal(err)
 				}
 				cfg.DeadLetter = &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"}

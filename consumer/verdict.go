@@ -150,8 +150,8 @@ func wholly[E interface {
 	return first
 }
 
-// said is the first E that a handler has said with err, by itself, wrapped or joined with others; nil: none. What it panicked with
-// it has not said.
+// said is the first E that a handler has said with err, by itself, wrapped or joined with others; nil: none. What it panicked
+// with it has not said.
 func said[E interface {
 	error
 	comparable

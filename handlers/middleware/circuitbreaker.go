@@ -299,8 +299,8 @@ func eachOf(err error) []error {
 	return consumer.BatchErrors(err, len(each.Errs))
 }
 
-// batchError is the BatchError in what a handler returned; nil: there is none. One that it panicked with was not returned: of each
-// message that panic would be said again, and in it the BatchError found again, without end.
+// batchError is the BatchError in what a handler returned; nil: there is none. One that it panicked with was not returned: of
+// each message that panic would be said again, and in it the BatchError found again, without end.
 func batchError(err error) *consumer.BatchError {
 	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
 	case *consumer.BatchError:
