@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,7 +119,8 @@ func noteOne[T any](f *faults, do func(testing.TB, T), what func(T) string) func
 	}
 }
 
-// process does the same for a process.
+// process does the same for a process. Heal does nothing where that is not cut off: the connection would be lost, and with it
+// perhaps what was just given back, of which Close has to tell.
 func (f *faults) process(name string, p *Process) *Process {
 	noted := *p
 	call := func(do func(), what string) func() {
@@ -131,10 +133,18 @@ func (f *faults) process(name string, p *Process) *Process {
 		}
 	}
 	noted.Kill, noted.Freeze, noted.Thaw = call(p.Kill, "is killed"), call(p.Freeze, "is frozen"), call(p.Thaw, "goes on")
-	noted.Heal = call(p.Heal, "is healed")
+	var isCut atomic.Bool
+	if heal := call(p.Heal, "is healed"); heal != nil {
+		noted.Heal = func() {
+			if isCut.Swap(false) {
+				heal()
+			}
+		}
+	}
 	if p.Cut != nil {
 		noted.Cut = func(d Direction) {
 			f.note("%s is cut off, %v", name, d)
+			isCut.Store(true)
 			p.Cut(d)
 		}
 	}
