@@ -69,9 +69,10 @@ type Source interface {
 	// Close ends everything, in the order of the package comment: fence, end the claims (cause ErrClosed), last commit with what is
 	// given back, leave. It may be called any number of times, by any goroutine, beside Ack and Nack, without Stop before (it
 	// implies it), and also before Open, beside it, or after a failed one. It returns when the broker has received all that
-	// (received is not yet durable), which is nil, or when ctx ended before that, which is an error; no goroutine outlives it by
-	// more than a network timeout. The first call's ctx decides: any other waits until that has returned, also beyond its own ctx,
-	// and returns its result.
+	// (received is not yet durable), which is nil, or, with an error, when ctx ended before that, or when nobody can find out any
+	// more whether what was given back was received: it comes again by its lease then. No goroutine outlives it by more than a
+	// network timeout. The first call's ctx decides: any other waits until that has returned, also beyond its own ctx, and returns
+	// its result.
 	Close(ctx context.Context) error
 }
 

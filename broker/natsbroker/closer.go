@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,22 +19,27 @@ type closer struct {
 	voucher  *voucher
 }
 
-// finish waits until the server has received all settles, or ctx ends.
+// finish waits until the server has received all settles, or nothing more can be done for it, or ctx ends. A nak is written once:
+// where its connection was lost, over another one nobody hears whether it came.
 func (c *closer) finish(ctx context.Context) error {
 	for {
 		left, _ := c.outbox.left()
 		nc := c.link.conn()
-		if left == 0 && !nc.IsConnected() {
+		switch {
+		case left == 0 && !nc.IsConnected():
+			c.outbox.disconnected()
+			return c.unfinished(errNaksLost)
+		case nc.IsConnected() && c.flush(ctx, nc):
+			return c.unfinished(errNaksLost)
+		case nc.IsConnected() && c.forsaken(ctx):
 			return nil
-		}
-		if nc.IsConnected() && (c.flush(ctx, nc) || c.forsaken(ctx)) {
-			return nil
-		}
-		if !sleep(ctx, 10*time.Millisecond) {
+		case !sleep(ctx, 10*time.Millisecond):
 			return c.unfinished(context.Cause(ctx))
 		}
 	}
 }
+
+var errNaksLost = errors.New("the connection was lost")
 
 // unfinished says what the server has not certainly received; nil: nothing was to be said.
 func (c *closer) unfinished(cause error) error {
@@ -41,7 +47,7 @@ func (c *closer) unfinished(cause error) error {
 	switch {
 	case left > 0:
 		return fmt.Errorf("natsbroker: closing: %d settles did not reach the server: %w", left, cause)
-	case !c.leases.heardSince(c.outbox.lastNak()):
+	case c.outbox.keptFromOthers(c.leases.ackWait()):
 		return fmt.Errorf("natsbroker: closing: the server did not say that it has received what was given back: %w", cause)
 	}
 	return nil
@@ -70,7 +76,7 @@ func (c *closer) flush(given context.Context, nc *nats.Conn) bool {
 		return false
 	}
 	c.outbox.review(epochOf(nc), c.leases.ackWait())
-	return c.awaitReceipts(ctx, given, nc)
+	return c.awaitReceipts(ctx, given, nc) && !c.outbox.awaitsPong() // what came meanwhile may have gone back since
 }
 
 // awaitReceipts waits until the consumer has taken all acks, or there is no use in waiting: one that is there, and has given none

@@ -49,7 +49,7 @@
 //	peers.go         which processes read the consumer, for limits that they share
 //	nobody.go        that what is sent to a consumer which is there finds nobody
 //	outbox.go        what has yet to be said to the server, with a lock of its own
-//	ackwindow.go     what was said and may have to be said again
+//	ackwindow.go     what was said and may have to be said again; nakked.go: what is never said again
 //
 // What does it:
 //

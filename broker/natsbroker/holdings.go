@@ -96,6 +96,7 @@ func (h *holdings) stop() {
 		return
 	}
 	s.flow.stopped = true
+	s.outbox.stopped()
 	s.receiver.rouse()
 	s.giveBackBuffered()
 	s.bells.pull.Ring()

@@ -23,9 +23,6 @@ type leaseKeeper struct {
 // ackWait is that of the consumer as it is.
 func (k *leaseKeeper) ackWait() int64 { return k.side.ackWait() }
 
-// heardSince says whether the server has answered a PING that was sent after a time.
-func (k *leaseKeeper) heardSince(at int64) bool { return k.side.contact() >= at }
-
 // extend sends +WPI for all that is here, every AckWait/3, from receipt: what waits in the engine's queue is in here too. It runs
 // until ctx ends.
 func (k *leaseKeeper) extend(ctx context.Context) {
@@ -87,6 +84,7 @@ func (k *leaseKeeper) contact(ctx context.Context) bool {
 		return false
 	}
 	k.side.answered(p)
+	k.outbox.heard(p)
 	return true
 }
 

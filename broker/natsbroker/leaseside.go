@@ -11,13 +11,6 @@ func (s leaseSide) ackWait() int64 {
 	return s.stock.leases.ackWait
 }
 
-// contact is when the PING was sent that the server last answered.
-func (s leaseSide) contact() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stock.leases.contact
-}
-
 // extend begins a round over a connection, and returns the replies to extend.
 func (s leaseSide) extend(maxHold time.Duration, over connEpoch) []string {
 	s.mu.Lock()

@@ -44,8 +44,8 @@ type outbox struct {
 	gather  *time.Timer // rings for the writer when acks have waited for others; nil: none ever did
 	waits   bool        // gather runs
 	writing bool
-	extends bool  // a round of extensions is being written
-	nakked  int64 // when naks were last written, by the source's clock
+	extends bool // a round of extensions is being written
+	nakked  nakked
 	window  ackWindow
 	server  serverID
 	sure    connEpoch // over which the consumer is the same
@@ -213,6 +213,7 @@ func (o *outbox) nak(reply string, delay time.Duration, until int64) {
 type outgoing struct {
 	settles
 	first, last receipt
+	over        connEpoch
 }
 
 // ask is the question whether the consumer is still the same. It begins before the server is asked.
@@ -292,7 +293,7 @@ func (o *outbox) take(over connEpoch, listening bool) outgoing {
 		return outgoing{}
 	}
 	defer o.mu.Unlock()
-	out := outgoing{settles: o.settles}
+	out := outgoing{settles: o.settles, over: over}
 	o.settles = settles{acks: o.window.spare.take()}
 	if o.extends {
 		o.settles.naks, out.naks = out.naks, nil
@@ -323,7 +324,7 @@ func (o *outbox) written(out outgoing, unsent []nak, expired int) {
 	o.mu.Lock()
 	o.writing = false
 	if len(out.naks) > len(unsent)+expired {
-		o.nakked = o.clock()
+		o.nakked.written(out.over, o.clock())
 	}
 	if len(unsent) > 0 {
 		o.settles.naks = append(append([]nak(nil), unsent...), o.settles.naks...)
@@ -440,14 +441,46 @@ func (o *outbox) unproven(seq uint64) bool {
 func (o *outbox) left() (n int, refused bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.settles.acks) + len(o.settles.naks) + o.window.count, o.window.refused()
+	n = len(o.settles.acks) + len(o.settles.naks) + o.window.count
+	if o.writing { // naks, perhaps, that come back
+		n++
+	}
+	return n, o.window.refused()
 }
 
-// lastNak is when naks were last written. They have no receipt.
-func (o *outbox) lastNak() int64 {
+// heard says that a PING was answered.
+func (o *outbox) heard(p ping) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.nakked
+	o.nakked.heard(p)
+}
+
+// stopped says that pulling has ended.
+func (o *outbox) stopped() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.nakked.stop = o.clock()
+}
+
+// disconnected says that there is no connection.
+func (o *outbox) disconnected() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.nakked.disconnected()
+}
+
+// awaitsPong says whether naks were written, and no PING after them has been answered.
+func (o *outbox) awaitsPong() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.nakked.at != 0
+}
+
+// keptFromOthers says whether the server may keep messages whose naks it did not get.
+func (o *outbox) keptFromOthers(ackWait int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.nakked.kept(o.clock(), ackWait)
 }
 
 // letGo sends nothing again of what was written: the consumer is no more, and to one made anew under its name these settles
@@ -456,6 +489,7 @@ func (o *outbox) lastNak() int64 {
 func (o *outbox) letGo(over connEpoch) {
 	o.mu.Lock()
 	late := o.window.clear()
+	o.nakked.at, o.nakked.lost = 0, 0
 	if over != o.sure {
 		late += overdue(o.settles.acks, never)
 		o.settles.reset()

@@ -1,6 +1,7 @@
 package natsbroker_test
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"sync"
@@ -20,6 +21,8 @@ type proxy struct {
 	wait  time.Duration // before bytes go on to the server
 	edit  func([]byte)  // what comes from the server; nil: it goes on as it is
 	holds int           // bytes held now
+	loses bool          // what goes to the server is lost
+	lost  []byte        // what was
 	done  bool
 	conns map[net.Conn]bool
 	wg    sync.WaitGroup
@@ -97,6 +100,10 @@ func (p *proxy) copy(to, from net.Conn, direction int) {
 		p.holds -= n
 		alive := p.conns[from] && !p.done
 		wait, edit := p.wait, p.edit
+		if p.loses && direction == toServer {
+			p.lost = append(p.lost, buf[:n]...)
+			n = 0
+		}
 		p.mu.Unlock()
 		if direction == toClient && edit != nil {
 			edit(buf[:n])
@@ -137,6 +144,19 @@ func (p *proxy) held() bool {
 	return p.holds > 0
 }
 
+// lose has what goes to the server be lost until the connection is dropped.
+func (p *proxy) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loses = true
+}
+
+func (p *proxy) hasLost(what string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.Contains(p.lost, []byte(what))
+}
+
 func (p *proxy) delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,6 +190,7 @@ func (p *proxy) heal() {
 func (p *proxy) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.loses = false
 	for c := range p.conns {
 		reset(c)
 		delete(p.conns, c)

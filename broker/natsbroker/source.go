@@ -221,7 +221,7 @@ func (s *Source) shut(ctx context.Context) error {
 	if s.held.standsBy() {
 		s.pinner.release(ctx)
 	}
-	if ses != nil && err == nil {
+	if ses != nil && (err == nil || errors.Is(err, errNaksLost)) {
 		s.pinner.unpin(ctx, ses)
 	}
 	s.life.End()
