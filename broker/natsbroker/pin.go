@@ -218,10 +218,11 @@ var errNotPinned = fmt.Errorf("the server created it without its priority group:
 
 // Why a session ends while its consumer is there.
 var (
-	errPinTaken  = errors.New("another process is pinned now")
-	errPinSilent = errors.New("the server has not confirmed the pin")
-	errPinPaused = errors.New("paused: another process may go on")
-	errPinBegins = errors.New("it got a priority group: from now on one process at a time is pinned")
+	errPinTaken   = errors.New("another process is pinned now")
+	errPinSilent  = errors.New("the server has not confirmed the pin")
+	errPinPaused  = errors.New("paused: another process may go on")
+	errPinBegins  = errors.New("it got a priority group: from now on one process at a time is pinned")
+	errPinRenamed = errors.New("its priority group has another name now")
 )
 
 // standsBy says that another process is pinned, or nobody yet.

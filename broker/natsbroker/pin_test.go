@@ -177,6 +177,24 @@ func TestDurableGetsAGroupUnderway(t *testing.T) {
 	a.settled()
 }
 
+// The group of a durable is given another name while a process runs in it: it goes on in that one.
+func TestGroupIsRenamedUnderway(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	s := open(t, pinConfig(ts.url()), inOrder, func(o *broker.Options) { o.Budget.Messages = 2 }) // it asks again and again
+	a.publish(1, 5)
+	all := drainAll(s)
+	handled := func(want int) func() bool {
+		return func() bool { n, _ := all.seen(); return n == want }
+	}
+	eventually(t, "all is handled", handled(5))
+	a.change(func(cc *jetstream.ConsumerConfig) { cc.PriorityGroups = []string{"another"} })
+	a.publish(6, 10)
+	eventually(t, "all that follows is handled", handled(10))
+	all.stop(t)
+	a.settled()
+}
+
 // Such a durable gets the group by an update, as docs/configuration.md says, and loses it by one, and goes on where it is.
 func TestDurableGetsAGroup(t *testing.T) {
 	ts, a := serveStream(t)

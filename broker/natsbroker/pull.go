@@ -221,7 +221,7 @@ const (
 	pullAbsent                   // nobody answers: look whether the consumer still exists
 	pullDeleted                  // the consumer is gone
 	pullUnpinned                 // another process is pinned
-	pullGroupless                // the consumer has got a priority group, and this request named none
+	pullGroupless                // the consumer has got a priority group, and this request named none, or another
 	pullBroken                   // asking again is of no use
 )
 
@@ -259,7 +259,8 @@ func pullVerdict(code, text string) verdict {
 	case "423":
 		return pullUnpinned
 	case "400":
-		if strings.Contains(strings.ToLower(text), "priority group missing") {
+		if text := strings.ToLower(text); strings.Contains(text, "priority group missing") ||
+			strings.Contains(text, "invalid priority group") {
 			return pullGroupless
 		}
 		return pullBroken

@@ -141,6 +141,7 @@ func TestVerdicts(t *testing.T) {
 		"409 Message Size Exceeds MaxBytes": pullTooLarge, "409 Batch Completed": pullEnded, "409 Exceeded MaxWaiting": pullRefused,
 		"409 Exceeded MaxRequestBatch of 5": pullRefused, "409 Consumer is push based": pullBroken, "400 Bad Request - x": pullBroken,
 		"400 Bad Request - Priority Group missing": pullGroupless,
+		"400 Bad Request - Invalid Priority Group": pullGroupless,
 		"412 Required Api Level":                   pullBroken, "503 ": pullAbsent, " ": pullRefused, "299 who knows": pullRefused,
 	} {
 		code, rest, _ := strings.Cut(text, " ")

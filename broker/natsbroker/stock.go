@@ -105,9 +105,13 @@ func (s *stock) adopt(cc jetstream.ConsumerConfig) {
 	}
 	s.maxDeliver = cc.MaxDeliver
 	s.bareness.once = cc.MaxDeliver == 1
-	if group := pinned(cc); s.ordered && s.ses.pin.group == "" && group != "" {
+	if group, was := pinned(cc), s.ses.pin.group; s.ordered && group != "" && group != was {
+		why := errPinBegins
+		if was != "" {
+			why = errPinRenamed
+		}
 		s.ses.pin.group = group
-		s.lose(s.ses, errPinBegins)
+		s.lose(s.ses, why)
 	}
 	s.pulls.maxBatch, s.pulls.maxBytes, s.pulls.maxExpires = cc.MaxRequestBatch, int64(cc.MaxRequestMaxBytes), cc.MaxRequestExpires
 	s.ses.pin.ttl = int64(cmp.Or(cc.PinnedTTL, defaultPinTTL))
