@@ -11,7 +11,7 @@ func TestNaksThatWereReceived(t *testing.T) {
 		return func(n *nakked) { n.heard(ping{at: at, over: over}) }
 	}
 	others := func(written connEpoch, then func(*nakked)) func(*nakked) {
-		return func(n *nakked) { n.written(written, 25); then(n) }
+		return func(n *nakked) { n.written(written, 25, true); then(n) }
 	}
 	for name, tc := range map[string]struct {
 		then func(n *nakked)
@@ -28,13 +28,13 @@ func TestNaksThatWereReceived(t *testing.T) {
 		"the server keeps none so long":          {func(*nakked) {}, 10 + ackWait, false},
 		"nor those that were lost":               {heard(11, next), 10 + ackWait, false},
 		"the connection is gone":                 {(*nakked).disconnected, 20, true},
-		"before Stop: it is":                     {func(n *nakked) { n.stop = 11; n.disconnected() }, 20, false},
-		"before Stop: nothing was answered":      {func(n *nakked) { n.stop = 11 }, 20, true},
+		"before Stop: it is":                     {func(n *nakked) { n.mine = 0; n.disconnected() }, 20, false},
+		"before Stop: nothing was answered":      {func(n *nakked) { n.mine = 0 }, 20, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := nakked{stop: 5}
-			n.written(first, 10)
+			var n nakked
+			n.written(first, 10, true)
 			tc.then(&n)
 			if got := n.kept(tc.now, ackWait); got != tc.want {
 				t.Errorf("kept from others: %v, want %v", got, tc.want)

@@ -46,6 +46,7 @@ type outbox struct {
 	writing bool
 	extends bool // a round of extensions is being written
 	nakked  nakked
+	stop    bool // Stop was
 	window  ackWindow
 	server  serverID
 	sure    connEpoch // over which the consumer is the same
@@ -92,6 +93,7 @@ type nak struct {
 	delay time.Duration
 	until int64 // when the lease runs out, by the source's clock
 	said  bool  // a Nack said nil to it; else the adapter gives back by itself
+	last  bool  // it was given back since Stop
 }
 
 func (s *settles) empty() bool { return len(s.acks)+len(s.naks) == 0 }
@@ -139,7 +141,10 @@ func (o *outbox) add(s *settles, ackWait int64, inHand int) {
 	o.inHand = inHand
 	from := len(o.settles.acks)
 	o.settles.acks = append(o.settles.acks, s.acks...)
-	o.settles.naks = append(o.settles.naks, s.naks...)
+	for _, k := range s.naks {
+		k.last = o.stop
+		o.settles.naks = append(o.settles.naks, k)
+	}
 	if o.server.changed > 0 { // as for those that were here when it changed
 		shortenOlder(o.settles.acks[from:], o.server.changed+ackWait)
 	}
@@ -204,7 +209,7 @@ func (o *outbox) ack(reply string, nth uint64) {
 // nak queues one that the adapter gives back by itself.
 func (o *outbox) nak(reply string, delay time.Duration, until int64) {
 	o.mu.Lock()
-	o.settles.naks = append(o.settles.naks, nak{reply: reply, delay: delay, until: until})
+	o.settles.naks = append(o.settles.naks, nak{reply: reply, delay: delay, until: until, last: o.stop})
 	o.mu.Unlock()
 	o.rouse()
 }
@@ -324,7 +329,7 @@ func (o *outbox) written(out outgoing, unsent []nak, expired int) {
 	o.mu.Lock()
 	o.writing = false
 	if len(out.naks) > len(unsent)+expired {
-		o.nakked.written(out.over, o.clock())
+		o.nakked.written(out.over, o.clock(), slices.ContainsFunc(out.naks, func(k nak) bool { return k.last }))
 	}
 	if len(unsent) > 0 {
 		o.settles.naks = append(append([]nak(nil), unsent...), o.settles.naks...)
@@ -459,7 +464,7 @@ func (o *outbox) heard(p ping) {
 func (o *outbox) stopped() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.nakked.stop = o.clock()
+	o.stop = true
 }
 
 // disconnected says that there is no connection.
@@ -489,7 +494,7 @@ func (o *outbox) keptFromOthers(ackWait int64) bool {
 func (o *outbox) letGo(over connEpoch) {
 	o.mu.Lock()
 	late := o.window.clear()
-	o.nakked.at, o.nakked.lost = 0, 0
+	o.nakked = nakked{}
 	if over != o.sure {
 		late += overdue(o.settles.acks, never)
 		o.settles.reset()

@@ -61,7 +61,7 @@ func (s *stock) nack(ses *session, back []broker.Back) (t kit.Tally) {
 			t.Lost++
 		case sl.forgotten: // it comes again
 		default:
-			s.said.naks = append(s.said.naks, nak{sl.reply, max(b.Delay, 0), s.leases.until(sl), true})
+			s.said.naks = append(s.said.naks, nak{reply: sl.reply, delay: max(b.Delay, 0), until: s.leases.until(sl), said: true})
 		}
 		if !ses.ended {
 			s.memory.givenBack(sl, b.Runs, dueAt(now, b.Delay))
@@ -80,7 +80,7 @@ func (s *stock) giveBackFenced(ses *session, sl *slot, delay time.Duration, now 
 		return
 	}
 	if s.flow.closing || ses.pin.lost != nil {
-		s.said.naks = append(s.said.naks, nak{sl.reply, max(delay, 0), s.leases.until(sl), false})
+		s.said.naks = append(s.said.naks, nak{reply: sl.reply, delay: max(delay, 0), until: s.leases.until(sl)})
 	}
 }
 
