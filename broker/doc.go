@@ -42,8 +42,8 @@
 //   - it is out here: not handed out. Its lease counts anew, and its settle goes by the newest delivery;
 //   - it was acked: not handed out, and acked again, for the first ack may be what got lost;
 //   - it was given back: it may be handed out at once, be it the answer to the Nack or older, unless its Delay is known not to be
-//     over: then it is given back for the rest of it. The Nack itself is sent once and never repeated: by then it could pull the
-//     message from under the next handler.
+//     over: then it is given back for the rest of it. From then on the Nack is not sent any more; and it is never sent a
+//     second time to a broker that takes it from whoever has the message by then: it could pull it from under the next handler.
 //
 // For that an adapter remembers finished messages, by what names them beyond a recreation of the stream. Memory bounds how many:
 // all whose settle is not known to be written down, and of the others as many as a broker may forget when it is killed; the

@@ -21,7 +21,8 @@ import (
 //
 // They remember the last finished messages and the runs of those given back, as many as Finished says. What is handed out they
 // count by the Gate. They are for brokers that keep no delay (Traits.NativeDelay 0): Back.Delay is the engine's then. They read
-// the clock, and are not safe for concurrent use: they stand under the adapter's lock.
+// the clock, and are not safe for concurrent use: they stand under the adapter's lock. A give-back may be sent twice (Again), so
+// let the broker take it only from who has the message, by Settle.Count where it can.
 type Deliveries[ID comparable] struct {
 	lease    time.Duration
 	gate     *Gate
