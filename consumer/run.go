@@ -12,7 +12,9 @@ import (
 	"github.com/longshoremq/longshore/pool"
 )
 
-// ErrStuck is returned by Run when handlers did not return although their contexts had ended. Their messages come again.
+// ErrStuck is returned by Run when handlers did not return although their contexts had ended. Their messages come again, but for
+// those that were settled meanwhile: a handler that was stuck long before the stop counts here too, and its message may have
+// been handled by another call, or be a dead letter.
 var ErrStuck = errors.New("handlers did not return")
 
 // Run receives and handles messages until ctx ends or the source fails, then drains as the package comment says, and returns when
