@@ -130,7 +130,7 @@ type System struct {
 	Outputs string
 	Stored  func(t testing.TB, topic string) []broker.Message
 
-	// Down makes the broker unreachable for everybody, Up undoes it. What is stored stays.
+	// Down makes the broker unreachable for everybody, publishers of Publisher included, Up undoes it. What is stored stays.
 	Down, Up func(t testing.TB)
 	// Revoke takes a claim gently, with notice: another process of the group gets it when it was released, if there is one. It does
 	// not wait. Revoke, Steal and Bounce do nothing when the claim has turned meanwhile.
