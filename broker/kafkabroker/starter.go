@@ -265,8 +265,8 @@ var errOtherTopic = errors.New("the group does not assign the topic of that name
 var errDisputed = errors.New("what is committed is not of the topic that was there at the last look")
 
 // coordinated says whether the group's coordinator has the same topic as our looks do; it is asked once, of all of them. Where
-// our looks go to a broker that is behind, each of them tells of the topic that was there before: what is committed of the new one
-// would be taken for that of an older one, and all of the new one would be done again.
+// our looks go to a broker that is behind, each of them tells of the topic that was there before: what is committed of the new
+// one would be taken for that of an older one, and all of the new one would be done again.
 func (x *starter) coordinated(bs []*start) func(*start) bool {
 	ask := sync.OnceValue(func() map[string]topic {
 		var names []string
