@@ -65,8 +65,8 @@
 //  1. Workers report their idle timeouts, and the pool shrinks by those that did.
 //  2. While work waits and nobody is idle it grows to Little's law (arrivals × handler time, the backlog gone in 250 ms, the
 //     broker's too where what is here lasts until the next look, and from 16 on a square root for what varies), at most twofold
-//     at a time; below 16 only when that takes three times what the handlers in hand usually take, and beyond 16 not before two
-//     completions per worker.
+//     at a time, and by no more than one for each T that waits or comes in 250 ms; below 16 only when that takes three times
+//     what the handlers in hand usually take, and beyond 16 not before two completions per worker.
 //  3. At a size with all workers busy it measures a yardstick, completions per second, and how far off that may be: by chance, by
 //     what a start adds and a cut takes away, and by what others do to it, which shows at one size.
 //  4. A sequential test of two sizes, is the throughput in proportion to the workers or the same, decides: a growth that brings

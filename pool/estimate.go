@@ -58,11 +58,7 @@ func (e *estimate) update(o *Observation) Rates {
 // runs is the handler time that the running handlers prove. Between two batches of equal handlers busy time per completion is
 // too large, but then no handler is that old; with heavy tails one is old, but then the ratio is right: so the smaller of both.
 func (e *estimate) runs(o *Observation) time.Duration {
-	each := 1.0 // messages in a worker's hand
-	if o.Busy > 0 {
-		each = max(1, float64(o.InHand)/float64(o.Busy))
-	}
-	return min(o.Oldest, seconds(e.fresh/(e.out+sure*each)))
+	return min(o.Oldest, seconds(e.fresh/(e.out+sure*o.each())))
 }
 
 // weight is the share of the newest dt seconds in an exponential mean.

@@ -129,6 +129,9 @@ func (o *Observation) takes(n int64) time.Duration {
 	return seconds(float64(n) * o.Rates.Proven.Seconds() / float64(max(1, o.Workers)))
 }
 
+// each is how many messages a worker has in hand.
+func (o *Observation) each() float64 { return max(1, float64(o.InHand)/float64(max(1, o.Busy))) }
+
 // stay is the decision to change nothing.
 func (o *Observation) stay(reason Reason, detail string, next time.Duration) Decision {
 	return Decision{Target: o.Workers, Reason: reason, Detail: detail, Next: next}

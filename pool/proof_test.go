@@ -227,3 +227,33 @@ func TestHoldsDifferFromPoolToPool(t *testing.T) {
 		t.Errorf("20 replicas have %d different holds: they probe together", len(seen))
 	}
 }
+
+// TestLongHandlersHaveAWorkerEach: one more that comes while all are busy for minutes needs one worker more. A single arrival in
+// 50 ms looks like twenty a second, for which Little's law asks for thousands.
+func TestLongHandlersHaveAWorkerEach(t *testing.T) {
+	long := Rates{Arrivals: 20, Rising: 20, Throughput: 8, Samples: 64, Handler: 5 * time.Minute, Usual: 5 * time.Minute,
+		Proven: 5 * time.Minute}
+	batch := long
+	batch.Arrivals, batch.Rising, batch.Throughput = 2000, 2000, 3200
+	batch.Handler, batch.Usual, batch.Proven = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
+	for _, c := range []struct {
+		name    string
+		rates   Rates
+		each    int // messages in a worker's hand
+		backlog int
+		most    int
+	}{
+		{"one of five minutes", long, 1, 1, 38},
+		{"twenty such batches", batch, 100, 2000, 57},
+	} {
+		s, o := ReportStatus(), Observation{Workers: 32, Min: 1, Max: 256, Busy: 31, Idle: 1, InHand: 31 * c.each, Rates: c.rates}
+		for range 400 {
+			o.Now += tick
+			s.Step(o)
+		}
+		o.Done, o.Busy, o.Idle, o.InHand, o.Backlog, o.Now = 1e4, 32, 0, 32*c.each, c.backlog, o.Now+tick
+		if d := s.Step(o); d.Target > c.most || c.most > 32 && d.Target == 32 {
+			t.Errorf("%s: %d workers of 32, want at most %d: %s", c.name, d.Target, c.most, d.Why())
+		}
+	}
+}

@@ -201,8 +201,10 @@ func (s *reportStatus) wanted(o Observation, full, blind bool) (int, Reason) {
 	}
 	target, why := 2*n, ReasonGrow
 	if !full && h > 0 { // a full queue hides the arrivals
-		load := o.Rates.Rising*h + float64(o.waiting())*h/max(h, drainTime.Seconds())
-		want := int(math.Ceil(min(1e9, load+roots*math.Sqrt(load))))
+		waits, soon := float64(o.waiting()), drainTime.Seconds()
+		load := o.Rates.Rising*h + waits*h/max(h, soon)
+		most := float64(n) + (waits+o.Rates.Rising*soon)/o.each() // a worker for all of them, and for what comes soon
+		want := int(math.Ceil(min(1e9, load+roots*math.Sqrt(load), most)))
 		if want <= n && o.Now-s.change.Now >= rateMemory {
 			want = n + max(1, int(part*float64(n))) // by that it should do, and does not
 		}
