@@ -244,6 +244,7 @@ func TestLongHandlersHaveAWorkerEach(t *testing.T) {
 		most    int
 	}{
 		{"one of five minutes", long, 1, 1, 38},
+		{"a batch of a hundred, which all end in 160 ms", batch, 100, 100, 32},
 		{"twenty such batches", batch, 100, 2000, 57},
 	} {
 		s, o := ReportStatus(), Observation{Workers: 32, Min: 1, Max: 256, Busy: 31, Idle: 1, InHand: 31 * c.each, Rates: c.rates}

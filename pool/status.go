@@ -139,6 +139,7 @@ func (s *reportStatus) grow(o Observation) Decision {
 	if n < freeSize {        // few are often all busy with long ones
 		short = 3 * o.Rates.Usual
 	}
+	short = seconds(short.Seconds() * o.each())
 	known, wait := s.ref.n == size, held && o.Now < s.till
 	doubted := known && !s.ref.proven && n > o.Min
 	switch {
