@@ -47,6 +47,8 @@ var silent = edit{holding, "	if n > 0 {\n		sh.events.Say(", "	if n < 0 {\n		sh.e
 var suiteMutants = []suiteMutant{
 	{"a give-back that comes late takes the message from who has it now", []edit{{holding,
 		"	h.overtaken()\n	cs.out += int(i)\n", "	cs.out += int(i)\n"}}, "leased", "LateGiveBack"},
+	{"a give-back is said again when its answer got lost", []edit{{flush,
+		"		b.backs = nil // sent: a second time could pull them from who has them then\n", ""}}, "leased", "GiveBackRepeated"},
 	{"the partition of a message is not asked", []edit{{"broker/membroker/broker.go", "p != nil && *p >= 0 &&",
 		"p != nil && *p >= 1<<20 &&"}}, "partitioned", "PublishToPartition"},
 	{"claims before the other sources are there", []edit{{source, "		if err := s.life.Await(ctx, o); err != nil {\n",

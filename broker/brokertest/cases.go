@@ -34,6 +34,7 @@ func cases() []testCase {
 		{name: "Runs", setup: Setup{Lease: longLease}, run: runsAreKept, why: needsKeptRuns},
 		{name: "RedeliveredWhileOut", run: redeliveredWhileOut, why: again},
 		{name: "LateGiveBack", setup: Setup{Lease: longLease}, run: lateGiveBack, why: needsOneLog},
+		{name: "GiveBackRepeated", setup: Setup{Lease: longLease}, run: giveBackRepeated, why: needsSharedLog},
 		{name: "ForgottenSettles", run: forgottenSettles, why: again},
 		{name: "ForgottenMany", run: forgottenMany, why: again},
 		{name: "FailedSettles", setup: Setup{Lease: longLease}, run: failedSettles, why: again},

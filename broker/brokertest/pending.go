@@ -227,3 +227,42 @@ func (w *world) behind() (a, b *member, first []*broker.Message, left int) {
 	b = w.join(ordered())
 	return a, b, first, 19 - b.drain()
 }
+
+// giveBackRepeated proves that a give-back which the broker has done, and whose answer got lost, takes the message from nobody
+// when it is said again: another process has it by then, whose delivery it is not of. The first process has stopped, so that
+// nothing is asked for in its name. Its Close says what is left to say; a message that comes after it shows that there is more to
+// be had then.
+func giveBackRepeated(w *world) {
+	a := w.process(budget(2, 1<<20))
+	w.need("Cut", a.p.Cut != nil)
+	w.need("Heal", a.p.Heal != nil)
+	a.open()
+	a.receive()
+	w.produce(0, 2)
+	ms := a.take(2)
+	a.src.Stop()
+	a.p.Cut(FromBroker)
+	a.mustNack(0, 1, ms[0])
+	b := w.join(budget(1, 1<<20)) // so what is taken from it does not come back to it
+	got, _ := b.hand.take(1, 4*w.h.Lease)
+	if len(got) == 0 {
+		w.h.skip(w, "the give-back did not reach the broker while its answers got lost: the adapter waits for another one")
+	}
+	a.p.Heal()
+	a.mustAck(ms[1])
+	w.unsettled(1)
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	_ = a.closeCtx(ctx) // it may tell that it never heard of the give-back
+	c := w.join()
+	marker := w.produce(0, 1)
+	next := c.take(1)
+	if id(next[0]) != marker[0] {
+		c.fail("message %s was handed out, but another process has it, and it was given back before that", id(next[0]))
+	}
+	c.quiet(w.moment(), "another process has it, and it was given back before that")
+	c.mustAck(next...)
+	b.mustAck(got...)
+	w.settled()
+	w.handled()
+}

@@ -167,7 +167,7 @@ func publishWhileDown(w *world) {
 	short, cancel := within(w.lease)
 	defer cancel()
 	if err := p.Publish(short, ms); err == nil || errors.Is(err, broker.ErrRefused) {
-		w.Errorf("Publish without a broker: %v, want an error that is not ErrRefused", err)
+		w.Errorf("Publish without a broker: %v, want an error that is not ErrRefused (does Down reach the Publisher?)", err)
 	}
 	w.sys.Up(w)
 	m := w.join()
