@@ -57,7 +57,8 @@ type Outgoing struct {
 	Key     []byte
 	Value   []byte
 	Headers []Header
-	// ID lets the broker, or a reader, drop a repeated publish: Nats-Msg-Id on JetStream, a header on Kafka. Empty: none.
+	// ID lets the broker, or a reader, drop a repeated publish: Nats-Msg-Id on JetStream, HeaderID on brokers that have no place of
+	// their own for it. Empty: none.
 	ID string
 	// Partition is the partition of Topic that it goes to, where the broker has some: a replay sends a message back to where it was.
 	// nil, and one that the topic does not have: the publisher chooses, by the key.

@@ -49,6 +49,8 @@ var suiteMutants = []suiteMutant{
 		"	h.overtaken()\n	cs.out += int(i)\n", "	cs.out += int(i)\n"}}, "leased", "LateGiveBack"},
 	{"a give-back is said again when its answer got lost", []edit{{flush,
 		"		b.backs = nil // sent: a second time could pull them from who has them then\n", ""}}, "leased", "GiveBackRepeated"},
+	{"an id is stored where nobody looks for it", []edit{{"broker/membroker/broker.go", "broker.Header{Key: broker.HeaderID,",
+		`broker.Header{Key: "Own-Id",`}}, "leased", "PublishWithID"},
 	{"the partition of a message is not asked", []edit{{"broker/membroker/broker.go", "p != nil && *p >= 0 &&",
 		"p != nil && *p >= 1<<20 &&"}}, "partitioned", "PublishToPartition"},
 	{"claims before the other sources are there", []edit{{source, "		if err := s.life.Await(ctx, o); err != nil {\n",

@@ -162,6 +162,7 @@ func cases() []testCase {
 		{name: "BigMessage", setup: Setup{Lease: longLease}, run: bigMessage},
 		{name: "BytesStay", setup: Setup{Lease: longLease}, run: bytesStay},
 		{name: "Publish", setup: Setup{Lease: longLease}, run: publish},
+		{name: "PublishWithID", setup: Setup{Lease: longLease}, run: publishWithID},
 		{name: "PublishToPartition", setup: Setup{Partitions: 3, Lease: longLease}, run: publishToPartition},
 		{name: "PublishTooLarge", setup: Setup{Lease: longLease}, run: publishTooLarge},
 		{name: "PublishNowhere", setup: Setup{Lease: longLease}, run: publishNowhere},

@@ -59,6 +59,33 @@ func publish(w *world) {
 	w.handledOnce()
 }
 
+// publishWithID proves that the id of a message is stored with it, where readers find it: by it they drop what was published
+// twice, and a replay finds what it has sent. A broker with a place of its own for ids shows it there.
+func publishWithID(w *world) {
+	p := w.publisher()
+	m := w.join()
+	ctx, cancel := within(w.h.Patience)
+	defer cancel()
+	name := w.newID()
+	o := broker.Outgoing{Topic: w.sys.Topics[0], Value: []byte(name), ID: "id of " + name,
+		Headers: []broker.Header{{Key: headerID, Value: []byte(name)}}}
+	if err := p.Publish(ctx, []broker.Outgoing{o}); err != nil {
+		w.Fatalf("Publish: %v", err)
+	}
+	msg := m.take(1)[0]
+	own, _ := msg.Headers.Get(broker.HeaderID)
+	brokers, _ := msg.Headers.Get(natsID)
+	if string(own) != o.ID && string(brokers) != o.ID {
+		w.Fatalf("published with the ID %q, and it came with %s: %q", o.ID, broker.HeaderID, own)
+	}
+	m.mustAck(msg)
+	w.settled()
+	w.handledOnce()
+}
+
+// natsID is JetStream's place for ids.
+const natsID = "Nats-Msg-Id"
+
 // publishToPartition proves that a message whose partition was chosen is stored there, whatever its key is, and that one for a
 // partition which is not there is stored all the same. A broker without partitions has no say in that.
 func publishToPartition(w *world) {
