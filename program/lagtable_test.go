@@ -48,7 +48,7 @@ func TestLagTellsABrokerOnce(t *testing.T) {
 	fmt.Fprintf(&text, "  there: {source: {kafka: {brokers: [%q], topics: [orders], group: g}}, routes: [{handler: log}]}\n", at)
 	text.WriteString("  core: {source: {nats_core: {url: 'nats://h:1', subjects: [o], queue: q}}, routes: [{handler: log}]}\n")
 	writeFile(t, dir, "c.yaml", text.String())
-	out, err := run(t.Context(), "lag", "-c", filepath.Join(dir, "c.yaml"), "--timeout", "1s")
+	out, err := run(t.Context(), "lag", "-c", filepath.Join(dir, "c.yaml"), "--timeout", "5s")
 	if err == nil || strings.Count(err.Error(), "reading lag: ") != 1 || strings.Count(err.Error(), "\n") != 0 {
 		t.Errorf("told is %q", err)
 	}
