@@ -150,27 +150,12 @@ func wholly[E interface {
 	return first
 }
 
-// said is the first E that a handler has said with err, by itself, wrapped or joined with others; nil: none. What it panicked
-// with it has not said.
+// said is the first E that a handler has said with err, whatever stands beside it; nil: none.
 func said[E interface {
 	error
 	comparable
-}](err error) (none E) {
-	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
-	case E:
-		return x
-	case *PanicError:
-		return none
-	case interface{ Unwrap() error }:
-		return said[E](x.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, part := range x.Unwrap() {
-			if e := said[E](part); e != none {
-				return e
-			}
-		}
-	}
-	return none
+}](err error) E {
+	return wholly[E](err, func(error) bool { return true })
 }
 
 // skipReason is the reason of a Skip.
