@@ -62,12 +62,9 @@ const (
 // and what a type's own UnmarshalJSON says may be anything (time.Time quotes all of a string). The error itself can still be had
 // with errors.As.
 func withoutValue(err error) error {
-	var (
-		syntax *json.SyntaxError
-		typ    *json.UnmarshalTypeError
-	)
-	switch {
-	case err == nil, errors.As(err, &syntax), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	var typ *json.UnmarshalTypeError
+	switch _, syntax := err.(*json.SyntaxError); { //nolint:errorlint // in an error of the type's own it is not all that is said
+	case err == nil, syntax, err == io.EOF, err == io.ErrUnexpectedEOF: //nolint:errorlint // the same
 		return err
 	case strings.HasPrefix(err.Error(), unknownField):
 		if name := err.Error()[len(unknownField):]; len(name) > longestName {

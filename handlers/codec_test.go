@@ -2,8 +2,10 @@ package handlers_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"strings"
 	"testing"
@@ -225,4 +227,29 @@ func (csv) Decode(m *consumer.Message, v any) error {
 	}
 	o.ID = id
 	return nil
+}
+
+// quoting is a type whose own UnmarshalJSON quotes what it was given, around an error of encoding/json or of a reader.
+type quoting struct{}
+
+func (q *quoting) UnmarshalJSON(b []byte) error { return fmt.Errorf("order %s: %w", b, wrapped) }
+
+// wrapped is in the errors of quoting.
+var wrapped error
+
+// What a type's own UnmarshalJSON says is not told, whatever error it has in it: it may quote the payload.
+func TestJSONErrorsOfATypeAreQuiet(t *testing.T) {
+	syntax := json.Unmarshal([]byte("{"), new(int))
+	for _, wrapped = range []error{syntax, io.EOF, io.ErrUnexpectedEOF, errors.New("no")} {
+		for _, strict := range []bool{false, true} {
+			m := &consumer.Message{Value: []byte(`{"of": "4111 1111"}`)}
+			var v struct {
+				Of quoting `json:"of"`
+			}
+			err := handlers.JSONCodec{Strict: strict}.Decode(m, &v)
+			if err == nil || strings.Contains(err.Error(), "4111") || !errors.Is(err, wrapped) {
+				t.Errorf("strict %t, around %v: %v", strict, wrapped, err)
+			}
+		}
+	}
 }
