@@ -3,6 +3,7 @@ package handlers
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -39,7 +40,7 @@ func KillCommands() {
 // context ends the group gets SIGTERM, and SIGKILL after killAfter.
 func runCommand(cmd *exec.Cmd, killAfter time.Duration) error {
 	ownGroup(cmd)
-	cmd.WaitDelay = killAfter + pipeGrace // later than the kill
+	cmd.WaitDelay = later(killAfter, pipeGrace) // than the kill
 	var kill *time.Timer
 	cmd.Cancel = func() error {
 		kill = time.AfterFunc(killAfter, func() { killGroup(cmd) })
@@ -61,6 +62,9 @@ func runCommand(cmd *exec.Cmd, killAfter time.Duration) error {
 	reapGroup(cmd)
 	return err
 }
+
+// later is d and by, or the longest there is: who wants no kill says that.
+func later(d, by time.Duration) time.Duration { return d + min(by, math.MaxInt64-d) }
 
 func startCommand(cmd *exec.Cmd) error {
 	commands.gate.RLock()

@@ -189,7 +189,7 @@ func execOf(s *Setup, o Options) (*Exec, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.NeedGrace(e.config.KillAfter + time.Second)
+	s.NeedGrace(later(e.config.KillAfter, time.Second))
 	return e, nil
 }
 

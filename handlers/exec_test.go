@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -328,5 +329,23 @@ func TestExecRefusesAnEmptyDir(t *testing.T) {
 	var all handlers.OptionErrors
 	if !errors.As(err, &all) || len(all) != 1 || all[0].Error() != "dir: is empty" {
 		t.Errorf("error %v, want one, dir: is empty", err)
+	}
+}
+
+// The longest time there is to end is no time that is over at once.
+func TestExecIsNeverKilled(t *testing.T) {
+	dir := t.TempDir()
+	e := shell(t, `trap 'echo goodbye; exit 3' TERM; echo $$ > parent; while :; do sleep 0.05; done`, func(c *handlers.ExecConfig) {
+		c.Dir, c.KillAfter = dir, math.MaxInt64
+	})
+	if err := shutDown(t, e, filepath.Join(dir, "parent")); !errors.Is(err, consumer.ErrShutdown) ||
+		!strings.Contains(err.Error(), "goodbye") {
+		t.Errorf("error %v, want what it said when it was told to end", err)
+	}
+	var s handlers.Setup
+	if _, err := handlers.Default().Build("exec", &s, handlers.NewOptions(map[string]any{
+		"command": []any{"sh"}, "kill_after": time.Duration(math.MaxInt64).String(),
+	})); err != nil || s.Grace() != math.MaxInt64 {
+		t.Errorf("a grace of %v, %v", s.Grace(), err)
 	}
 }
