@@ -206,11 +206,11 @@ func (l *RateLimit) take(m message, now time.Time) time.Duration {
 func (l *RateLimit) until(tokens int, now time.Time) time.Duration {
 	missing, perSecond := float64(tokens)-l.limiter.TokensAt(now), float64(l.limiter.Limit())
 	switch {
-	case l.share.Part() == 0: // what is saved up does not count
+	case l.share.Part() == 0, perSecond == 0: // what is saved up does not count
 		return time.Hour
 	case l.limiter.Limit() == rate.Inf || missing <= 0:
 		return 0
-	case missing/perSecond > time.Hour.Seconds(): // at 0 per second, too
+	case missing/perSecond > time.Hour.Seconds():
 		return time.Hour
 	}
 	return time.Duration(missing/perSecond*float64(time.Second)) + time.Nanosecond

@@ -184,3 +184,26 @@ func ExampleRateLimit() {
 	_ = l.Set(5000, 10) // at any time
 	// Output: waits: false true
 }
+
+// 0 per second holds all calls until Set, those for which a burst was saved up, too.
+func TestRateLimitOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, l := range map[string]*middleware.RateLimit{"new": limit(t, 0, 3), "set": limit(t, 10, 3)} {
+			if err := l.Set(0, 3); err != nil && name == "set" {
+				t.Fatal(err)
+			}
+			h := l.Middleware(ok)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			if err := pass(ctx, h, 1); err == nil {
+				t.Errorf("%s: a call began", name)
+			}
+			cancel()
+			if err := l.Set(10, 3); err != nil {
+				t.Fatal(err)
+			}
+			if err := pass(t.Context(), h, 1); err != nil {
+				t.Errorf("%s: after Set: %v", name, err)
+			}
+		}
+	})
+}
