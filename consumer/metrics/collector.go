@@ -163,9 +163,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if limits := c.limits.Load(); limits != nil {
 		for name, l := range *limits {
 			for setting, v := range l.Settings() {
-				ch <- prometheus.MustNewConstMetric(d.handlerLimit, prometheus.GaugeValue, v, name, setting)
+				ch <- prometheus.MustNewConstMetric(d.handlerLimit, prometheus.GaugeValue, v, text(name), text(setting))
 			}
-			ch <- prometheus.MustNewConstMetric(d.limitShare, prometheus.GaugeValue, shareOf(l), name)
+			ch <- prometheus.MustNewConstMetric(d.limitShare, prometheus.GaugeValue, shareOf(l), text(name))
 		}
 	}
 	c.broker.collect(ch, d.operation)

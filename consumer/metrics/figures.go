@@ -182,6 +182,14 @@ func (d *descs) collect(ch chan<- prometheus.Metric, s consumer.Stats) {
 	gauge(d.limits, s.Pool.Max, "max")
 }
 
+// text is s as a label can be: one that is no UTF-8 panics in a goroutine of the registry's, and ends the process.
+func text(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.Trim(strconv.Quote(s), `"`)
+}
+
 // collectLag has a series for each partition: two processes may tell of one on its way between them, and of JetStream all tell of
 // the same.
 func (d *descs) collectLag(ch chan<- prometheus.Metric, rows []broker.PartitionLag) {
@@ -190,10 +198,7 @@ func (d *descs) collectLag(ch chan<- prometheus.Metric, rows []broker.PartitionL
 		if row.Topic != "" {
 			partition = strconv.Itoa(int(row.Partition))
 		}
-		topic := row.Topic
-		if !utf8.ValidString(topic) { // a label must be
-			topic = strings.Trim(strconv.Quote(topic), `"`)
-		}
+		topic := text(row.Topic)
 		ch <- prometheus.MustNewConstMetric(d.lag, prometheus.GaugeValue, float64(row.Waiting), topic, partition)
 		ch <- prometheus.MustNewConstMetric(d.unsettled, prometheus.GaugeValue, float64(row.Unsettled), topic, partition)
 	}

@@ -83,6 +83,7 @@ type routes struct {
 }
 
 func (r *routes) of(route, handler string) *routeTimes {
+	route, handler = text(route), text(handler)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range r.all {
@@ -113,7 +114,7 @@ func (d *descs) collectBreakers(ch chan<- prometheus.Metric, breakers map[string
 			if state == now {
 				in = 1
 			}
-			ch <- prometheus.MustNewConstMetric(d.breaker, prometheus.GaugeValue, in, name, state)
+			ch <- prometheus.MustNewConstMetric(d.breaker, prometheus.GaugeValue, in, text(name), state)
 		}
 	}
 }

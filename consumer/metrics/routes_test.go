@@ -9,6 +9,7 @@ import (
 
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/metrics"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Each call of a route is counted by what came of it, also where it panics; one that was put off is none.
@@ -83,4 +84,36 @@ func TestBreakerStates(t *testing.T) {
 	b.state = "half-open"
 	wantSeries(t, expose(t, m), `longshore_circuit_breaker_state{breaker="bank",state="half-open"} 1`,
 		`longshore_circuit_breaker_state{breaker="bank",state="closed"} 0`)
+}
+
+// odd is a limit and a breaker whose names are no text.
+type odd struct{}
+
+func (odd) Settings() map[string]float64 { return map[string]float64{"limit\xff": 1} }
+func (odd) State() string                { return "closed" }
+
+// TestOddNames: names of routes, handlers, limits and breakers that are no text. A scrape panicked, in a goroutine of the
+// registry's, and ended the process.
+func TestOddNames(t *testing.T) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("panicked: %v", p)
+		}
+	}()
+	m := metrics.New("orders")
+	m.Route("a\xff", "b\xff")
+	m.Route("a\xfe", "b\xff")
+	m.WatchLimits(map[string]metrics.Limit{"c\xff": odd{}})
+	m.WatchBreakers(map[string]metrics.Breaker{"d\xff": odd{}})
+	all := make(chan prometheus.Metric, 1000)
+	m.Collect(all) // here, where a panic can be seen
+	for series, want := range map[string]int{"longshore_handler_limit": 1, "longshore_handler_limit_share": 1,
+		"longshore_circuit_breaker_state": 3} {
+		if got := scrape(t, series, []*metrics.Collector{m}); len(got) != want {
+			t.Errorf("%s: %v", series, got)
+		}
+	}
+	wantSeries(t, expose(t, m),
+		`longshore_route_duration_seconds_count{handler="b\\xff",outcome="ok",route="a\\xff"} 0`,
+		`longshore_route_duration_seconds_count{handler="b\\xff",outcome="ok",route="a\\xfe"} 0`)
 }
