@@ -80,6 +80,7 @@ func (t *Tracing) sending(ms []broker.Outgoing) (string, []attribute.KeyValue) {
 	if slices.ContainsFunc(ms, func(o broker.Outgoing) bool { return o.Topic != topic }) {
 		return "send", as
 	}
+	topic = text(topic)
 	return "send " + topic, append(as, attribute.String("messaging.destination.name", topic))
 }
 

@@ -32,15 +32,15 @@ func (t *Tracing) destination(m *consumer.Message) *destination {
 	if d, ok := t.destinations.Get(at); ok {
 		return d
 	}
-	as := append(t.common("process", "process"), attribute.String("longshore.consumer", t.cfg.Name),
-		attribute.String("messaging.destination.name", m.Topic))
+	as := append(t.common("process", "process"), attribute.String("longshore.consumer", text(t.cfg.Name)),
+		attribute.String("messaging.destination.name", text(m.Topic)))
 	as = append(as, some("messaging.consumer.group.name", t.of.Group)...)
 	if m.Partition >= 0 {
 		as = append(as, attribute.String("messaging.destination.partition.id", strconv.Itoa(int(m.Partition))))
 	}
 	name := t.template(m.Topic)
 	if name != m.Topic {
-		as = append(as, attribute.String("messaging.destination.template", name))
+		as = append(as, attribute.String("messaging.destination.template", text(name)))
 	}
 	d := newDestination(name, as)
 	t.destinations.Add(at, d)
@@ -57,15 +57,19 @@ func (t *Tracing) destinationOf(ms []*consumer.Message) *destination {
 	if slices.ContainsFunc(ms, func(m *consumer.Message) bool { return t.template(m.Topic) != name }) {
 		name = t.of.Stream
 	}
-	as := append(t.common("process", "process"), attribute.String("longshore.consumer", t.cfg.Name))
+	as := append(t.common("process", "process"), attribute.String("longshore.consumer", text(t.cfg.Name)))
 	as = append(append(as, some("messaging.consumer.group.name", t.of.Group)...), some("messaging.destination.template", name)...)
 	return newDestination(name, as)
 }
 
 func newDestination(name string, as []attribute.KeyValue) *destination {
 	opts := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(as...)}
-	return &destination{name: strings.TrimSpace("process " + name), opts: opts}
+	return &destination{name: strings.TrimSpace("process " + text(name)), opts: opts}
 }
+
+// text is s as a span can have it. A subject may be no UTF-8, and whoever may publish chooses it; a span that has it as it is
+// cannot be exported, and takes with it all that are exported together.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // common are the attributes of all spans.
 func (t *Tracing) common(name, kind string) []attribute.KeyValue {
@@ -83,7 +87,7 @@ func some(key, value string) []attribute.KeyValue {
 	if value == "" {
 		return nil
 	}
-	return []attribute.KeyValue{attribute.String(key, value)}
+	return []attribute.KeyValue{attribute.String(key, text(value))}
 }
 
 // template is what spans of a topic are named for: the topic itself on Kafka; elsewhere, where there may be any number of them,

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
@@ -460,4 +461,35 @@ func TestEmittedCarriesTheTrace(t *testing.T) {
 			t.Errorf("the letter's %s is %s, its call %s", broker.HeaderTrace, v, calls["dead_letter"])
 		}
 	})
+}
+
+// TestOddNamesInSpans: a subject, an ID and a group may be no text, for whoever may publish chooses the subject. A span that says
+// so cannot be exported, and takes all with it that are exported together.
+func TestOddNamesInSpans(t *testing.T) {
+	traces, spans := recorded(t, tracing.Config{Sample: 1})
+	for _, ms := range [][]*consumer.Message{
+		{{Topic: "in.\xff", Partition: -1, Offset: -1, Name: "id\xff"}},
+		{{Topic: "in.\xff", Offset: 1}, {Topic: "in.\xff", Offset: 2}},
+	} {
+		_, end := traces.Around(t.Context(), ms)
+		end(make([]consumer.Outcome, len(ms)))
+	}
+	ctx, _ := traces.Around(t.Context(), []*consumer.Message{{Topic: "in"}})
+	b := membroker.New(membroker.Config{})
+	if err := traces.Publisher(b.Publisher()).Publish(ctx, []broker.Outgoing{{Topic: "out.\xff"}}); err != nil {
+		t.Log(err) // perhaps nobody takes it
+	}
+	if len(spans.Ended()) != 3 {
+		t.Errorf("%d spans, want 3", len(spans.Ended()))
+	}
+	for _, s := range spans.Ended() {
+		if !utf8.ValidString(s.Name()) {
+			t.Errorf("the name is %q", s.Name())
+		}
+		for _, a := range s.Attributes() {
+			if !utf8.ValidString(a.Value.String()) {
+				t.Errorf("%s of %q is %q", a.Key, s.Name(), a.Value.String())
+			}
+		}
+	}
 }
