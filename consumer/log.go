@@ -117,7 +117,8 @@ func (l *eventLog) allow(e Event, level zerolog.Level, now time.Time) bool {
 	}
 	if b.suppressed++; b.timer == nil {
 		b.level = level
-		b.timer = time.AfterFunc(b.start.Add(b.span).Sub(now), func() { l.flush(m) })
+		late := Observer(func(Event) { l.flush(m) }) // a writer that panics there would end the process
+		b.timer = time.AfterFunc(b.start.Add(b.span).Sub(now), func() { late.call(e) })
 	}
 	b.level = max(b.level, level)
 	return false

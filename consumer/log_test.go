@@ -221,3 +221,24 @@ func TestLogOfAGap(t *testing.T) {
 		})
 	}
 }
+
+// What was not written is told by a timer, and not by who told of the event: a writer that panics there ends no process either.
+func TestLogWriterThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(kinds["partitioned"])
+		produce(t, b, 30)
+		r := start(t, b, consumer.Config{Logger: zerolog.New(brokenPipe{}), Handler: func(context.Context, *consumer.Message) error {
+			return consumer.Skip("old")
+		}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		wantUnsettled(t, b, 0)
+	})
+}
+
+// brokenPipe is a writer that panics.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { panic("no connection") }
