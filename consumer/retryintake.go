@@ -98,9 +98,13 @@ const mostPublishing = time.Minute
 
 // dueOf is when a message of a retry topic may be handled. A time that no longshore wrote, further away than the longest step, is
 // not believed: from when the broker stored the message, or, where the broker's clock is behind, from the failure, if that has
-// been.
+// been. Where that time is its producer's and still to come, nothing of it is, and it may be handled at once: what stands behind
+// it would wait, too.
 func (t *RetryTopics) dueOf(m *Message, o origin, now time.Time) time.Time {
 	longest := t.Steps[len(t.Steps)-1].Delay
+	if m.Time().After(now) && o.due.After(now.Add(longest+mostPublishing)) {
+		return now
+	}
 	last := m.Time().Add(longest)
 	if !o.due.After(last) || !o.last.After(now) && !o.due.After(o.last.Add(longest+mostPublishing)) {
 		return o.due

@@ -247,3 +247,47 @@ func TestRetryTopicsAreReadByTheirSourceAlone(t *testing.T) {
 		}
 	}
 }
+
+// stamped is a source whose broker keeps the times of producers, one of whom says that it is to come.
+type stamped struct{ *membroker.Source }
+
+func (s stamped) Receive(ms []broker.Message) (int, error) {
+	n, err := s.Source.Receive(ms)
+	for i := range ms[:n] {
+		if v, ok := ms[i].Headers.Get("at"); ok {
+			at, err := time.Parse(time.RFC3339, string(v))
+			if err != nil {
+				return 0, err
+			}
+			ms[i].Nanos = at.UnixNano()
+		}
+	}
+	return n, err
+}
+
+// Of a message that is due in years, and says that it will have been published just before, it is not believed either: else all
+// behind it would wait for as long.
+func TestForgedTimeInARetryTopic(t *testing.T) {
+	withRetries(t, func(t *testing.T, b *membroker.Broker) {
+		for i, hs := range [][]broker.Header{
+			{{Key: broker.HeaderRetryAt, Value: []byte("2150-01-01T00:00:10Z")}, {Key: "at", Value: []byte("2150-01-01T00:00:00Z")}},
+			{{Key: broker.HeaderRetryAt, Value: []byte("2150-01-01T00:00:10Z")}, {Key: "at", Value: []byte("2150-01-01T00:00:00Z")},
+				{Key: broker.HeaderLastFailure, Value: []byte("1900-01-01T00:00:00Z")}},
+			nil,
+		} {
+			if err := b.Produce(broker.Outgoing{Topic: "in-1m", Value: fmt.Append(nil, i), Headers: hs}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		topics := retries(b)
+		topics.Source = stamped{topics.Source.(*membroker.Source)}
+		var l ledger
+		r := start(t, b, consumer.Config{Retry: consumer.Retry{Topics: topics},
+			Handler: func(_ context.Context, m *consumer.Message) error { l.add(m); return nil }})
+		time.Sleep(11 * time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		l.check(t, 3)
+	})
+}
