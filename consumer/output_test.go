@@ -371,3 +371,55 @@ func TestOutputsOfAStuckHandlerAreVoid(t *testing.T) {
 		})
 	}
 }
+
+// A publisher of one's own that publishes to two places joins what they say. Each error counts, for the message that it is of, and
+// one that is of none, for all: what the second one has not taken is not there, and its message is not acked.
+func TestJoinedPublishErrors(t *testing.T) {
+	no := errors.New("no connection")
+	for name, joined := range map[string]error{
+		"two that tell of each": errors.Join(&broker.PublishError{Errs: []error{no, nil}},
+			&broker.PublishError{Errs: []error{nil, no}}),
+		"one that does, and one that does not": errors.Join(&broker.PublishError{Errs: []error{no, nil}}, no),
+		"one that does not, wrapped with one that does": fmt.Errorf("twice: %w",
+			errors.Join(no, &broker.PublishError{Errs: []error{nil, nil}})),
+		"one that tells of others": errors.Join(&broker.PublishError{Errs: []error{no, nil}},
+			&broker.PublishError{Errs: []error{nil, nil, nil}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(kinds["leased"])
+				produce(t, b, 2)
+				var mu sync.Mutex
+				var stored []string
+				calls := 0
+				r := start(t, b, consumer.Config{
+					Output: recorder{func(ms []broker.Outgoing) error {
+						mu.Lock()
+						defer mu.Unlock()
+						if calls++; calls == 1 && len(ms) == 2 {
+							return joined
+						}
+						for _, m := range ms {
+							stored = append(stored, string(m.Value))
+						}
+						return nil
+					}},
+					Batch: &consumer.Batch{Size: 2, Handler: func(ctx context.Context, ms []*consumer.Message) (err error) {
+						for _, m := range ms {
+							err = errors.Join(err, consumer.EmitFor(ctx, m, emitted(m, "")))
+						}
+						return err
+					}},
+				})
+				time.Sleep(time.Minute)
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+				wantUnsettled(t, b, 0)
+				if slices.Sort(stored); !slices.Equal(stored, []string{"0", "1"}) {
+					t.Errorf("stored are %q, want what was emitted for both", stored)
+				}
+			})
+		})
+	}
+}
