@@ -49,6 +49,9 @@ type slogWriter struct{ h slog.Handler }
 func (w slogWriter) Write(p []byte) (int, error) { return w.WriteLevel(zerolog.NoLevel, p) }
 
 func (w slogWriter) WriteLevel(l zerolog.Level, p []byte) (int, error) {
+	if !slogLevels(w).Sample(l) { // who logs has set a sampler of their own
+		return len(p), nil
+	}
 	attrs, err := slogAttrs(p)
 	if err != nil { // nothing is lost
 		attrs = []slog.Attr{slog.String(zerolog.MessageFieldName, string(bytes.TrimSpace(p)))}

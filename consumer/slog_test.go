@@ -130,3 +130,17 @@ func TestWithoutALogger(t *testing.T) {
 		})
 	}
 }
+
+// A logger that is given another sampler, as the admin server gives its own, writes no more than the handler takes.
+func TestSlogLoggerWithASampler(t *testing.T) {
+	var out bytes.Buffer
+	log := consumer.SlogLogger(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError}))
+	log = log.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Second})
+	log.Warn().Msg("below")
+	if out.Len() > 0 {
+		t.Errorf("written: %s", out.String())
+	}
+	if log.Error().Msg("taken"); !strings.Contains(out.String(), "taken") {
+		t.Errorf("written: %q", out.String())
+	}
+}
