@@ -10,6 +10,7 @@ import (
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/internal/absence"
+	"github.com/longshoremq/longshore/internal/published"
 )
 
 // publishEmitted publishes what a handler emitted for message i, where that is no part of the ack. Of a handler that was stuck it
@@ -182,57 +183,18 @@ func publishEach(ctx context.Context, p broker.Publisher, outs []broker.Outgoing
 	if err == nil {
 		return nil
 	}
-	errs := make([]error, len(outs))
-	told, beside := toldApart(err)
-	if len(told) == 0 && len(outs) > 1 && errors.Is(err, broker.ErrRefused) {
+	errs, told := published.Each(err, len(outs))
+	if !told && len(outs) > 1 && errors.Is(err, broker.ErrRefused) {
 		publishAlone(ctx, p, outs, errs)
-		return errs
-	}
-	for _, each := range told {
-		if len(each.Errs) != len(outs) { // whose errors these are is not known
-			beside = append(beside, each)
-			continue
-		}
-		for i, err := range each.Errs {
-			errs[i] = both(errs[i], err)
-		}
-	}
-	for _, err := range beside {
-		for i := range errs {
-			errs[i] = both(errs[i], err)
-		}
 	}
 	return errs
-}
-
-// toldApart is apart for what a publisher returned: one that publishes to two places joins what they say, and an output that one
-// of them has not taken is not there.
-func toldApart(err error) (told []*broker.PublishError, beside []error) {
-	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
-	case nil:
-		return nil, nil
-	case *broker.PublishError:
-		return []*broker.PublishError{x}, nil
-	case *PanicError: // what a publisher panicked with was no result
-		return nil, []error{err}
-	case interface{ Unwrap() []error }:
-		for _, part := range x.Unwrap() {
-			each, others := toldApart(part)
-			told, beside = append(told, each...), append(beside, others...)
-		}
-	case interface{ Unwrap() error }:
-		told, beside = toldApart(x.Unwrap())
-	}
-	if len(told) == 0 {
-		return nil, []error{err}
-	}
-	return told, beside
 }
 
 // publishAlone publishes each of outs by itself: the whole call was refused, without a word about which of them that is for, and
 // by that word alone all would be given up with that one.
 func publishAlone(ctx context.Context, p broker.Publisher, outs []broker.Outgoing, errs []error) {
 	for i := range outs {
+		errs[i] = nil
 		if err := publishEach(ctx, p, outs[i:i+1]); err != nil {
 			errs[i] = err[0]
 		}

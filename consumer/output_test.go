@@ -372,8 +372,8 @@ func TestOutputsOfAStuckHandlerAreVoid(t *testing.T) {
 	}
 }
 
-// A publisher of one's own that publishes to two places joins what they say. Each error counts, for the message that it is of, and
-// one that is of none, for all: what the second one has not taken is not there, and its message is not acked.
+// A publisher of one's own that publishes to two places joins what they say. Each error counts for the message that it is of, and
+// one that is of none for all: what the second one has not taken is not there, and its message is not acked.
 func TestJoinedPublishErrors(t *testing.T) {
 	no := errors.New("no connection")
 	for name, joined := range map[string]error{

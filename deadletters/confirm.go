@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/published"
 )
 
 // A sending is what became of a publish.
@@ -32,14 +33,10 @@ func confirm(ctx context.Context, p broker.Publisher, ms []broker.Outgoing) []se
 			all[j].twice = all[j].err != nil
 		}
 		err := p.Publish(ctx, again)
-		var each *broker.PublishError
-		errors.As(err, &each)
+		each, _ := published.Each(err, len(left))
 		var rest []int
 		for i, j := range left {
-			all[j].err = err
-			if each != nil && i < len(each.Errs) {
-				all[j].err = each.Errs[i]
-			}
+			all[j].err = each[i]
 			if all[j].err != nil && !errors.Is(all[j].err, broker.ErrRefused) {
 				rest = append(rest, j)
 			}

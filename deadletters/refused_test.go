@@ -118,3 +118,32 @@ func (p *picky) Publish(ctx context.Context, ms []broker.Outgoing) error {
 	}
 	return each
 }
+
+// A double publisher publishes to two places, the second of which does not take all at the first time.
+type double struct {
+	*picky
+	second int
+}
+
+func (d *double) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	err := d.picky.Publish(ctx, ms)
+	if ms[0].Topic != d.topic {
+		return err
+	}
+	if d.second++; d.second == 1 {
+		return errors.Join(err, errors.New("the second place is away"))
+	}
+	return err
+}
+
+// What a publisher says beside its word on each message is for all of them: they are published again.
+func TestReplayToTwoPlaces(t *testing.T) {
+	onBoth(t, func(t *testing.T, leased bool) {
+		b := bench(t, leased, 10)
+		p := &double{picky: &picky{Publisher: b.Publisher(), topic: "orders", values: []string{"3"}}}
+		sum, err := open(t, b, p).Replay(t.Context(), Replay{Allow: fromOrders})
+		if err != nil || sum.Replayed != 9 || sum.Refused != 1 || p.second != 2 {
+			t.Errorf("%+v %v, published %d times, want twice", sum, err, p.second)
+		}
+	})
+}

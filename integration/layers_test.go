@@ -19,7 +19,7 @@ var layers = []layer{
 	{"broker", []string{"internal/namedfile"}},
 	{"pool", nil},
 	{"consumer", []string{"broker", "internal/absence", "internal/chance", "internal/letterheader", "pool", "internal/conftag",
-		"github.com/rs/zerolog"}},
+		"internal/published", "github.com/rs/zerolog"}},
 
 	// Around the engine: none of them knows an adapter.
 	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog"}},
@@ -29,7 +29,7 @@ var layers = []layer{
 	{"consumer/metrics", []string{"broker", "consumer", "pool", "github.com/prometheus"}},
 	{"consumer/tracing", []string{"broker", "consumer", "internal/conftag", "github.com/hashicorp/golang-lru/v2",
 		"github.com/rs/zerolog", "go.opentelemetry.io/otel"}},
-	{"deadletters", []string{"broker", "internal/letterheader", "golang.org/x/time"}},
+	{"deadletters", []string{"broker", "internal/letterheader", "internal/published", "golang.org/x/time"}},
 	{"handlers", []string{"broker", "consumer", "consumer/tracing", "internal/absence", "internal/namedfile", "internal/panicked",
 		"internal/plaintext", "github.com/rs/zerolog"}},
 	{"handlers/protobuf", []string{"consumer", "handlers", "google.golang.org/protobuf"}},
@@ -51,6 +51,8 @@ var layers = []layer{
 	{"broker/internal/contact", nil},
 	// One memory for all that publish to topics which may not exist.
 	{"internal/absence", []string{"broker"}},
+	// One reading of what a publisher returned.
+	{"internal/published", []string{"broker"}},
 	// Jitter, which a simulation repeats.
 	{"internal/chance", nil},
 	// How tests of the whole let them connect.
