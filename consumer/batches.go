@@ -49,8 +49,8 @@ func (b *batches) groupOf(m *Message, lane []uint64, level int) group {
 
 func (b *batches) newGathering(k *claim, of group) *gathering {
 	g := &gathering{work: &work{k: k}, of: of}
-	if !of.byKey { // else most are small
-		g.ms = make([]broker.Message, 0, b.cfg.Size)
+	if !of.byKey { // else most are small; and so may be large ones, of each partition: it grows then
+		g.ms = make([]broker.Message, 0, min(b.cfg.Size, defaultBatchSize))
 	}
 	return g
 }

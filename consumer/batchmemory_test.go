@@ -193,3 +193,38 @@ func TestWholeBatchesAreNotCopied(t *testing.T) {
 		t.Errorf("%.2f allocations a message", per)
 	}
 }
+
+// A batch that few have come for takes the memory of few: room for all of it, in each partition, would be many times the budget.
+func TestSmallBatchesAreSmall(t *testing.T) {
+	const partitions, size = 32, 1 << 16
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": partitions}})
+		c, stop := quiet(t, consumer.Config{
+			Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), Budget: broker.Budget{Messages: 2 * size},
+			Batch: &consumer.Batch{Size: size, Linger: time.Hour,
+				Handler: func(context.Context, []*consumer.Message) error { return nil }}})
+		time.Sleep(time.Second)
+		before := live()
+		for partition := range partitions {
+			if err := b.ProduceTo(partition, broker.Outgoing{Topic: "in"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if s := c.Stats(); s.InFlight != partitions {
+			t.Errorf("%d messages wait for others, want %d", s.InFlight, partitions)
+		}
+		if grown := live() - before; grown > partitions<<19 {
+			t.Errorf("%d messages hold %d MiB", partitions, grown>>20)
+		}
+		stop()
+	})
+}
+
+// live is how much is in memory that somebody refers to.
+func live() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
