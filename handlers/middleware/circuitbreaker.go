@@ -49,7 +49,7 @@ type BreakerConfig struct {
 	// written through package log, and nothing else comes of it. Defaults to none.
 	OnChange func(state string) `yaml:"-"`
 	// OnProbe is told of each probe that failed, and why: it is no attempt, so there is no consumer.Failed of it. Several calls of
-	// it may run at once; it must not block. Defaults to none.
+	// it may run at once; it must not block. A panic comes to what one of OnChange does. Defaults to none.
 	OnProbe func(m *consumer.Message, err error) `yaml:"-"`
 }
 
@@ -134,13 +134,24 @@ func (b *CircuitBreaker) tell() {
 		}
 		func() {
 			defer b.told()
-			defer func() {
-				if v := recover(); v != nil {
-					log.Printf("middleware: panic in OnChange(%q) of a circuit breaker: %v\n%s", state, v, debug.Stack())
-				}
-			}()
+			defer survive("OnChange", state)
 			b.config.OnChange(state)
 		}()
+	}
+}
+
+// survive ends a panic of a callback that was told of something. It is deferred.
+func survive(in string, of any) {
+	if v := recover(); v != nil {
+		log.Printf("middleware: panic in %s(%v) of a circuit breaker: %v\n%s", in, of, v, debug.Stack())
+	}
+}
+
+// tellProbe tells OnProbe of a probe that failed. A panic ends there: else the probe would be an attempt.
+func (b *CircuitBreaker) tellProbe(m *consumer.Message, err error) {
+	if b.config.OnProbe != nil {
+		defer survive("OnProbe", m.Topic)
+		b.config.OnProbe(m, err)
 	}
 }
 
@@ -265,9 +276,7 @@ func (b *CircuitBreaker) verdict(ctx context.Context, m *consumer.Message, p pas
 	case r != failed && r != refused:
 		return err
 	case p.probe:
-		if b.config.OnProbe != nil {
-			b.config.OnProbe(m, err)
-		}
+		b.tellProbe(m, err)
 		wait = b.config.OpenFor + b.config.OpenFor/2
 	case p.waited == 0 || !timedOut(ctx):
 		return err

@@ -462,3 +462,18 @@ func TestCircuitBreakerAroundPanicWithBatchError(t *testing.T) {
 		})
 	}
 }
+
+// A probe that failed is no attempt, though OnProbe panics when it is told of it.
+func TestCircuitBreakerOnProbeThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker(t, middleware.BreakerConfig{MinCalls: 1, OnProbe: func(*consumer.Message, error) { panic("no such counter") }})
+		h := consumer.Chain(middleware.Recover(), b.Middleware)(func(context.Context, *consumer.Message) error { return errDown })
+		if err := h(t.Context(), message(1)); err == nil || b.State() != "open" {
+			t.Fatalf("%s after %v", b.State(), err)
+		}
+		time.Sleep(time.Minute)
+		if err := h(t.Context(), message(1)); !consumer.IsDeferred(err) || b.State() != "open" {
+			t.Errorf("%s after %v, want the probe put off", b.State(), err)
+		}
+	})
+}
