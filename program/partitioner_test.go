@@ -78,7 +78,7 @@ func TestPartitionerOfProduce(t *testing.T) {
 		{"--partitioner", "crc32", "--url", "nats://x"},
 	} {
 		p := launch(t, t.TempDir(), append([]string{"produce"}, args...)...)
-		if code := p.code(t); code != 2 || !strings.Contains(p.stderr.String(), "artitioner") {
+		if code := p.code(t); code != 2 || !strings.Contains(p.stderr.String(), "--partitioner") {
 			t.Errorf("%q: %d %s", args, code, p.stderr.String())
 		}
 	}

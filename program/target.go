@@ -77,7 +77,7 @@ func (t *target) embedded() bool { return !t.kafka && natsURL(t.url) == defaultS
 
 // flagOf is the flag that a field of an adapter's Config is set by.
 var flagOf = map[broker.Field]string{"Brokers": "--brokers", "Group": "--group", "URLs": "--url", "CredsFile": "--creds",
-	"Stream": "--stream", "Consumer": "--durable"}
+	"Stream": "--stream", "Consumer": "--durable", "Partitioner": "--partitioner"}
 
 // ofFlags is what an adapter found in its Config, said of the flags.
 func ofFlags(err error) error {
