@@ -131,7 +131,11 @@ func (cs *claimState) settleOrphan(t uint64, o int64) settling {
 func (cs *claimState) giveBack(o int64, b broker.Back) {
 	h := cs.h
 	if h.sh.leased {
-		h.backs = append(h.backs, leasedBack{offset: o, delay: max(0, b.Delay), runs: b.Runs})
+		lb := leasedBack{offset: o, runs: b.Runs}
+		if b.Delay > 0 {
+			lb.due = time.Now().Add(b.Delay)
+		}
+		h.backs = append(h.backs, lb)
 		return
 	}
 	if b.Runs > 0 {

@@ -60,7 +60,11 @@ func (m *member) settle(b *batch, now time.Time, f *faults) error {
 		c.leases.finish(o, now.UnixNano())
 	}
 	for _, back := range b.backs {
-		c.leases.giveBack(back.offset, now.UnixNano(), now.Add(back.delay).UnixNano(), back.runs)
+		due := now
+		if back.due.After(now) {
+			due = back.due
+		}
+		c.leases.giveBack(back.offset, now.UnixNano(), due.UnixNano(), back.runs)
 	}
 	c.remember(c.leases.floor)
 	if len(b.backs) > 0 {

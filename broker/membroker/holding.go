@@ -91,9 +91,10 @@ type holding struct {
 	backs []leasedBack
 }
 
+// A leasedBack is a give-back that is to be sent. due is when its delay is over; zero: it has none.
 type leasedBack struct {
 	offset int64
-	delay  time.Duration
+	due    time.Time
 	runs   int32
 }
 
@@ -208,6 +209,11 @@ func (h *holding) returnSpan(sp span) {
 		case out, expired:
 		case done:
 			h.acks = append(h.acks, o)
+		case back:
+			if h.delayed(o) {
+				continue
+			}
+			fallthrough
 		default:
 			h.backs = append(h.backs, leasedBack{offset: o, runs: sp.runs})
 		}
@@ -240,6 +246,12 @@ func (h *holding) handable(o int64) bool {
 	return h.w.at(o).handable()
 }
 
+// delayed says whether the offset was given back with a delay that is not over. It came again before that was sent, which is to
+// be sent still.
+func (h *holding) delayed(o int64) bool {
+	return slices.ContainsFunc(h.backs, func(b leasedBack) bool { return b.offset == o && time.Now().Before(b.due) })
+}
+
 // passOver deals with a redelivery that must not be handed out: what is finished is acked again, what is out has a new lease.
 func (h *holding) passOver(o int64) {
 	if !h.sh.leased {
@@ -262,7 +274,7 @@ func (h *holding) passOver(o int64) {
 func (h *holding) take(n int) (sp span, gen uint16) {
 	for len(h.spans) > 0 {
 		head := &h.spans[0]
-		for head.n > 0 && !h.handable(head.from) {
+		for head.n > 0 && (!h.handable(head.from) || h.delayed(head.from)) {
 			h.passOver(head.from)
 			h.shift(head, 1, head.size(head.from))
 		}
@@ -300,7 +312,8 @@ func (h *holding) mark(sp *span, n int64) (marked, bytes int64, gen uint16) {
 	for ; i < n; i++ {
 		o := sp.from + i
 		sl := h.w.at(o)
-		if i > 0 && (sl.gen != gen || !sl.handable() || h.stale.Has(o) || len(h.runs) > 0 && (h.runs[o] > 0 || h.runs[sp.from] > 0)) {
+		if i > 0 && (sl.gen != gen || !sl.handable() || h.delayed(o) || h.stale.Has(o) ||
+			len(h.runs) > 0 && (h.runs[o] > 0 || h.runs[sp.from] > 0)) {
 			break
 		}
 		size := sp.size(o)
