@@ -32,7 +32,7 @@ type Message struct {
 	Value []byte
 	// Headers are decoded when they are looked at.
 	Headers Headers
-	// Nanos is the message's Unix time in nanoseconds, set by the producer or the broker. See Time.
+	// Nanos is the message's Unix time in nanoseconds, set by the producer or the broker: the same at each delivery. See Time.
 	Nanos int64
 
 	// Runs is how many handler runs of this message are known to have failed before: a lower bound, 0 when nothing is known.

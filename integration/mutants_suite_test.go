@@ -49,6 +49,26 @@ var suiteMutants = []suiteMutant{
 		"	h.overtaken()\n	cs.out += int(i)\n", "	cs.out += int(i)\n"}}, "leased", "LateGiveBack"},
 	{"a give-back is said again when its answer got lost", []edit{{flush,
 		"		b.backs = nil // sent: a second time could pull them from who has them then\n", ""}}, "leased", "GiveBackRepeated"},
+	{"the first give-back of a call speaks for all", []edit{{holdings, "			cs.giveBack(o, b)\n", "			cs.giveBack(o, backs[0])\n"}},
+		both, "GiveBacksOfOneCall"},
+	{"a redelivery ends the delay of a give-back", []edit{{holding, "(!h.handable(head.from) || h.delayed(head.from))",
+		"!h.handable(head.from)"}}, "leased", "RedeliveredBeforeDelay"},
+	{"what waits for its delay is no lag", []edit{{"broker/membroker/group.go", "behind(m.g.filter())\n		return lag",
+		`behind(m.g.filter())
+		p := &m.g.cursors[0].leases
+		for o := p.floor; o < p.next; o++ {
+			if e := p.at(o); !e.done && e.holder == 0 {
+				lag.Unsettled--
+			}
+		}
+		return lag`}}, "leased", "LagOfDelayed"},
+	{"what is out is not extended while its topic is paused", []edit{{holdings, "		os = h.extends(os)\n",
+		"		if !hs.pauses.Has(h.cur.log.topic) {\n			os = h.extends(os)\n		}\n"}}, "leased", "PauseKeepsWhatIsOut"},
+	{"an outage makes it forget what is finished", []edit{{holding, "			sl.state = expired\n		}\n",
+		"			sl.state = expired\n		} else if sl.state == done {\n			sl.state = unseen\n		}\n"}}, "leased", "ForgottenAtDown"},
+	{"the time of a message is that of its delivery", []edit{{"broker/membroker/grant.go",
+		"		m.Attempt, m.Runs = attempt, runs\n", "		m.Attempt, m.Runs, m.Nanos = attempt, runs, m.Nanos+int64(g.gen)\n"}},
+		both, "GiveBack"},
 	{"an id is stored where nobody looks for it", []edit{{"broker/membroker/broker.go", "broker.Header{Key: broker.HeaderID,",
 		`broker.Header{Key: "Own-Id",`}}, "leased", "PublishWithID"},
 	{"the partition of a message is not asked", []edit{{"broker/membroker/broker.go", "p != nil && *p >= 0 &&",
@@ -92,7 +112,8 @@ var suiteMutants = []suiteMutant{
 	{"pause keeps the prefetch", []edit{
 		{holdings, "		if hs.pauses.Has(h.cur.log.topic) && !hs.shared.keepsOrder() {", "		if false {"},
 		{holdings, "if (hs.stop != nil || hs.pauses.Has(h.cur.log.topic)) &&", "if hs.stop != nil &&"}}, both, "Pause|PauseInOrder"},
-	{"delay of a give-back ignored", []edit{{claims, "delay: max(0, b.Delay)", "delay: 0"}}, "leased short_delay", "GiveBackDelay"},
+	{"delay of a give-back ignored", []edit{{claims, "lb.due = time.Now().Add(b.Delay)", "lb.due = time.Now()"}},
+		"leased short_delay", "GiveBackDelay"},
 	{"lost settles not reported", []edit{silent, {"broker/kit/tally.go", "	case t.Lost > 0:", "	case t.Lost < 0:"}}, both,
 		"CloseGivesBack"},
 	{"second settle accepted", []edit{{"broker/kit/tally.go", "	case t.Again > 0:", "	case t.Again < 0:"}}, both, "SettleOnce"},

@@ -83,8 +83,8 @@
 //	stories.go     what became of each message; promise.go: acks that said nil; names.go: what it was called; pulse.go: whether the
 //	               machine let us run
 //
-// The cases, by their subjects: effect.go (the harness itself), delivery.go, settling.go, pending.go (what waits in the adapter),
-// claims.go, replicas.go (an order over processes), open.go, stop.go, unsaid.go (what Close could not say), budget.go, exact.go
-// (a budget that is used up to the last byte), gap.go, trouble.go, storm.go, outputs.go, operations.go, lag.go, floors.go,
-// share.go, payload.go, publish.go, leak.go.
+// The cases, by their subjects: effect.go (the harness itself), delivery.go, settling.go, delays.go (of what is given back),
+// pending.go (what waits in the adapter), claims.go, replicas.go (an order over processes), open.go, stop.go, unsaid.go (what
+// Close could not say), budget.go, exact.go (a budget that is used up to the last byte), gap.go, trouble.go, storm.go,
+// outputs.go, operations.go, lag.go, floors.go, share.go, payload.go, publish.go, leak.go.
 package brokertest

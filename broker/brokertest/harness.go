@@ -59,6 +59,10 @@ type Harness struct {
 	NoPartitions bool
 	// LateAcks: the broker takes an ack by whom has lost the message to another (JetStream), so that the adapter has to send it.
 	LateAcks bool
+	// BoundToConnection: a message is settled on the connection that it came by, and on no other (NSQ, AMQP). Where that one breaks,
+	// what is out comes again, and its settle says ErrLost, or is told as Unconfirmed. Cases of settles that outlive a connection
+	// are skipped.
+	BoundToConnection bool
 	// DropsSettled: the broker lets go of a message's bytes when it is settled, or is in another process, so that Trim is not needed
 	// to see whether the adapter does.
 	DropsSettled bool

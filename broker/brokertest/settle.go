@@ -37,6 +37,12 @@ func (m *member) nack(delay time.Duration, runs int32, ms ...*broker.Message) er
 	for i, msg := range ms {
 		backs[i] = broker.Back{Token: msg.Token, Delay: delay, Runs: runs}
 	}
+	return m.giveBack(ms, backs)
+}
+
+// giveBack is nack where each message has a delay and runs of its own.
+func (m *member) giveBack(ms []*broker.Message, backs []broker.Back) error {
+	delay := backs[0].Delay
 	m.release(ms, false)
 	over := hasEnded(ms[0].Claim)
 	err := m.src.Nack(ms[0].Claim, backs)

@@ -398,3 +398,26 @@ func longHandlers(w *world) {
 	w.settled()
 	w.handledOnce()
 }
+
+// forgottenAtDown proves that the process remembers beyond its connection: a broker that was killed forgets acks, and its
+// processes lose their connections with that.
+func forgottenAtDown(w *world) {
+	w.need("ForgetSettles", w.sys.ForgetSettles != nil)
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	w.forgets = true
+	m := w.join()
+	w.produce(0, 20)
+	m.mustAck(m.take(20)...)
+	w.settled()
+	ups := m.told.times(broker.Up)
+	w.sys.Down(w)
+	w.eventually("a Down event came", func() bool { return m.told.times(broker.Down) > 0 })
+	time.Sleep(2 * w.lease)
+	w.sys.Up(w)
+	w.sys.ForgetSettles(w)
+	w.eventually("an Up event came after it", func() bool { return m.told.times(broker.Up) > ups })
+	m.quiet(2*w.lease, "it was finished here")
+	w.settled()
+	w.handledOnce()
+}

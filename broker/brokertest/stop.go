@@ -380,3 +380,61 @@ func closeWithPastDeadline(w *world) {
 	b.mustAck(b.take(3)...)
 	w.settled()
 }
+
+// stoppedAndDown proves that a process which has stopped asks for nothing when it has lost its connection and found it again: who
+// comes next gets all, each by its first delivery, though no lease runs out.
+func stoppedAndDown(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	a := w.join()
+	w.produce(0, 5)
+	a.mustAck(a.take(5)...)
+	w.settled()
+	a.src.Stop()
+	w.sys.Down(w)
+	time.Sleep(w.h.Lease) // it need not tell: there is nothing that it would ask
+	w.sys.Up(w)
+	time.Sleep(w.h.Lease)
+	w.produce(0, 10)
+	time.Sleep(w.moment())
+	b := w.join()
+	ms := b.take(10, "which a process that has stopped takes from nobody")
+	for _, msg := range ms {
+		if msg.Attempt != 1 {
+			w.Errorf("message %s says Attempt %d: a process that has stopped has had it", id(msg), msg.Attempt)
+		}
+	}
+	b.mustAck(ms...)
+	w.settled()
+	w.handledOnce()
+}
+
+// pauseKeepsWhatIsOut proves that what is out while all is paused, or its claim is held, stays with its process, however long it
+// takes.
+func pauseKeepsWhatIsOut(w *world) {
+	a := w.join(budget(5, 1<<20))
+	p, pauses := a.src.(broker.Pauser)
+	s, holds := a.src.(broker.Holder)
+	if !pauses && !holds {
+		w.h.skip(w, "the source is neither a broker.Pauser nor a broker.Holder")
+	}
+	w.produce(0, 5)
+	ms := a.take(5)
+	b := w.join()
+	if pauses {
+		if err := p.Pause(); err != nil {
+			w.Fatalf("Pause of all: %v", err)
+		}
+		b.quiet(5*w.lease/2, "it is out in a process that has paused")
+		if err := p.Resume(); err != nil {
+			w.Errorf("Resume of all: %v", err)
+		}
+	}
+	if holds {
+		s.Hold(ms[0].Claim, time.Now().Add(time.Hour))
+		b.quiet(5*w.lease/2, "it is out under a claim that is held")
+	}
+	a.mustAck(ms...)
+	w.settled()
+	w.handledOnce()
+}

@@ -51,3 +51,17 @@ func needsSharedLog(h *Harness) string {
 	}
 	return needsRedelivery(h)
 }
+
+func needsUnbound(h *Harness) string {
+	if h.BoundToConnection {
+		return "Harness.BoundToConnection: what was out comes again when its connection breaks"
+	}
+	return needsRedelivery(h)
+}
+
+func needsSharedLogAndUnbound(h *Harness) string {
+	if reason := needsUnbound(h); reason != "" {
+		return reason
+	}
+	return needsSharedLog(h)
+}

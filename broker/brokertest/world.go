@@ -69,6 +69,9 @@ func (w *world) named(m *member, id string, msg *broker.Message) {
 	if was, differs := w.names.note(id, msg.ID()); differs {
 		m.fail("message %s says ID %q, and said %q before", id, msg.ID(), was)
 	}
+	if was, differs := w.names.timed(id, msg.Nanos); differs {
+		m.fail("message %s says Nanos %d, and said %d before: it is the time of the message, not of a delivery", id, msg.Nanos, was)
+	}
 }
 
 // story is what became of the first few messages, and what was done meanwhile.
