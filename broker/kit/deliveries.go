@@ -12,17 +12,18 @@ import (
 //
 //	pulled:   Arrive: fresh? → HandOut, or Return where it may not be handed out now
 //	settled:  Ack, Nack
-//	to send:  Unsent → Sent, or Again where that failed
-//	beside:   Due → extend; then Lease.Renew, Lease.Lose or Gone of each. Lapsed tells the engine
+//	to send:  Unsent → Sent, Refused where we do not have them any more, or Again where that failed
+//	beside:   Due → extend; then Lease.Renew, Lease.Lose or Gone of each, or LoseAll. Lapsed tells the engine
 //	the end:  Fence, send what is left, Abandon what could not be
 //
 // One goroutine sends at a time, at the end too: what another has from Unsent, and has had no answer of, is not among what is
 // left, so an end that does not wait for it neither sends it nor has it told as broker.Unconfirmed.
 //
 // They remember the last finished messages and the runs of those given back, as many as Finished says. What is handed out they
-// count by the Gate. They are for brokers that keep no delay (Traits.NativeDelay 0): Back.Delay is the engine's then. They read
-// the clock, and are not safe for concurrent use: they stand under the adapter's lock. A give-back may be sent twice (Again), so
-// let the broker take it only from who has the message, by Settle.Count where it can.
+// count by the Gate. They are for brokers that keep no delay (Traits.NativeDelay 0): Back.Delay is the engine's then; an adapter
+// of another one keeps beside them until when each is delayed, and Returns what arrives before that. They read the clock, and are
+// not safe for concurrent use: they stand under the adapter's lock. A give-back may be sent twice (Again), so let the broker take
+// it only from who has the message, by Settle.Count where it can.
 type Deliveries[ID comparable] struct {
 	lease    time.Duration
 	gate     *Gate
@@ -276,6 +277,25 @@ func (ds *Deliveries[ID]) Sent(settles []Settle[ID]) (unconfirmed int64) {
 		}
 	}
 	return unconfirmed
+}
+
+// Refused takes note that the broker has not taken settles, and never will: as it says, we do not have the messages. unconfirmed
+// is how many had said nil. What was acked is remembered as finished, as by Sent, so it is acked again where it comes here.
+func (ds *Deliveries[ID]) Refused(settles []Settle[ID]) (unconfirmed int64) {
+	for _, s := range settles {
+		s.of.Lease.Lose(time.Now())
+	}
+	return ds.Sent(settles)
+}
+
+// LoseAll takes note that all that is here may be somebody else's from now on: of a broker that gives a message to a connection,
+// which has ended. Acks are sent still, for what has come again by then. Return what is prefetched: what comes again of it is
+// fresh only then.
+func (ds *Deliveries[ID]) LoseAll() {
+	now := time.Now()
+	for _, d := range ds.here {
+		d.Lease.Lose(now)
+	}
 }
 
 // Abandon forgets what was never sent. unconfirmed is how many of that had said nil.

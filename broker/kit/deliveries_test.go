@@ -496,3 +496,50 @@ func TestLapsedAndGone(t *testing.T) {
 		}
 	})
 }
+
+// What the broker refused is told where its settle said nil, and what was acked of it is acked again when it comes here.
+func TestRefused(t *testing.T) {
+	inClaim(t, func(c *claimed) {
+		tokens := []uint64{c.come("a", 1), c.come("b", 1)}
+		_ = c.ds.Ack(tokens[:1])
+		_, _ = c.back(tokens[1], 1)
+		settles, _ := c.ds.Unsent(100)
+		if n := c.ds.Refused(settles); n != 2 {
+			t.Errorf("%d settles are unconfirmed, want 2", n)
+		}
+		if c.come("a", 2) != 0 {
+			t.Error("what was acked is handed out again, though it is known")
+		}
+		c.send("a/2 ack")
+		if c.come("b", 2) == 0 {
+			t.Error("what was given back does not come again")
+		}
+	})
+}
+
+// When all is lost, settles say so, acks are sent still, what waits to be given back is not, and what comes again is ours again.
+func TestLoseAll(t *testing.T) {
+	inClaim(t, func(c *claimed) {
+		var tokens []uint64
+		for _, id := range []string{"acked", "back", "out", "out again"} {
+			tokens = append(tokens, c.come(id, 1))
+		}
+		_ = c.ds.Ack(tokens[:1])
+		_, _ = c.back(tokens[1], 1)
+		time.Sleep(time.Second)
+		c.ds.LoseAll()
+		time.Sleep(time.Second)
+		if c.come("out again", 2) != 0 {
+			t.Error("what is out was handed out again")
+		}
+		if err := c.ds.Ack(tokens[2:3]); !errors.Is(err, broker.ErrLost) {
+			t.Errorf("an ack of what is lost says %v, want ErrLost", err)
+		}
+		if err := c.ds.Ack(tokens[3:]); err != nil {
+			t.Errorf("an ack of what has come again says %v", err)
+		}
+		if n := c.send("acked/1 ack", "out/1 ack", "out again/2 ack"); n != 2 {
+			t.Errorf("%d settles are unconfirmed, want the ack and the give-back", n)
+		}
+	})
+}

@@ -4,8 +4,9 @@ import "time"
 
 // A LeaseClock tells how long a message that the broker leases is certainly here. Each message has one. It counts from when its
 // delivery, or the last extension that was answered, was asked for, and not from when the answer came: the broker counts from
-// some time between the two, and a process that stood still finds answers in its socket that look fresh. It has no clock of its
-// own, and is not safe for concurrent use.
+// some time between the two, and a process that stood still finds answers in its socket that look fresh. A message that a broker
+// pushes answers no question: it counts from the last one whose answer came before it on the same connection. It has no clock of
+// its own, and is not safe for concurrent use.
 //
 //	delivered: LeaseClock from the request → hand out while not Over → extend when Due: Renew or Lose by the answer
 //	settled:   not Over: nil, and a give-back may be sent. Over: ErrLost; an ack is sent still, a give-back no more
