@@ -103,11 +103,13 @@ type DeliveryLimiter interface {
 	MaxDeliveries() int
 }
 
-// A LeaseReporter knows whether a message that is out is certainly still this process's, where each has a lease of its own. A
-// message may wait in the engine for long, and the process stand still or be cut off meanwhile.
+// A LeaseReporter knows whether a message that is out is certainly still this process's: each has a lease of its own, or the
+// process has all by one, a session. A message may wait in the engine for long, and the process stand still or be cut off
+// meanwhile.
 type LeaseReporter interface {
 	// Lapsed says whether the lease of a message of c that is out has run out, so that another process may have it. Then the engine
-	// does not begin it anew, but gives it back. What is not out has no lease that could: false. It does not block.
+	// does not begin it anew, but gives it back: where the process has it still, as an answer may tell that is to come, it is handed
+	// out again after that. What is not out has no lease that could: false. It does not block.
 	Lapsed(c *Claim, token uint64) bool
 }
 

@@ -22,7 +22,7 @@ type feed struct {
 	input   int // which of Config.Sources
 	class   int // its class in the pool's queue; the levels of Priority follow it
 	traits  broker.Traits
-	leases  broker.LeaseReporter // nil: messages have no leases of their own
+	leases  broker.LeaseReporter // nil: there are no leases
 	retries bool                 // it reads the retry topics
 	foreign bool                 // it was opened before, so that somebody else has it
 	up      atomic.Bool
@@ -117,7 +117,7 @@ func (f *feed) carries(p broker.Publisher) bool {
 // feeds are all sources of a consumer, that of its retry topics at the end.
 type feeds []*feed
 
-// leasesOf is what tells of a source's leases; nil: they are not the messages'.
+// leasesOf is what tells of a source's leases; nil: it has none, or tells nothing of them.
 func leasesOf(s broker.Source) broker.LeaseReporter {
 	l, _ := s.(broker.LeaseReporter)
 	return l

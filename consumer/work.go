@@ -42,7 +42,7 @@ type work struct {
 	// where all are new.
 	first  int64
 	firsts []int64
-	// queued is when it was, by the clock, where messages have leases of their own; 0: nobody knows, and it may be long ago.
+	// queued is when it was, by the clock, where there are leases; 0: nobody knows, and it may be long ago.
 	queued int64
 
 	// emitted is what handlers emitted; nil: nothing.

@@ -142,7 +142,7 @@ func (ws *workers) handleAll(p *pool.Worker[*work], l *local, w *work) (v uint64
 		case !w.k.Startable():
 			ws.refuse(l, w, i, w.k.whyNothingStarts())
 			continue
-		case i == 0 && ws.waitedLong(p, w) && w.k.feed.lapsed(w.k.Claim, w.ms[0].Token):
+		case w.k.feed.leases != nil && ws.waitedLong(p, w, i) && w.k.feed.lapsed(w.k.Claim, w.ms[i].Token):
 			ws.refuse(l, w, i, "lost")
 			continue
 		case w.run && v&replaced != 0:
@@ -311,14 +311,25 @@ func (ws *workers) left(w *work, v uint64) bool {
 // takes the adapter's lock, and with quick handlers a tenth of all that a message costs.
 const shortWait = time.Second
 
-// waitedLong says whether a work that is begun waited for a worker for so long that leases of its messages may have run out.
-func (ws *workers) waitedLong(p *pool.Worker[*work], w *work) bool {
-	return w.k.feed.leases != nil && ws.tell.clock.at(p.Began())-w.queued > int64(shortWait)
+// askEvery: of quick calls, many of which are a work, one in so many is asked for, as to look at the time costs as much as they do.
+const askEvery = 16
+
+// waitedLong says whether message i of a work waited for so long that its lease may have run out: before the work was begun, or
+// behind others of it, in one of whose calls the process may have stood still.
+func (ws *workers) waitedLong(p *pool.Worker[*work], w *work, i int) bool {
+	switch {
+	case i == 0:
+		return ws.tell.clock.at(p.Began())-w.queued > int64(shortWait)
+	case w.each:
+		return true
+	case i%askEvery == 0:
+		return time.Since(p.Began()) > shortWait
+	}
+	return false
 }
 
 // refuse gives back message i, which was taken and not started, and all behind it: its claim is no longer open, or the process
-// stood still, or was cut off, for so long that others may have what waited here. The latter is asked once for a work, of its
-// oldest message.
+// stood still, or was cut off, for so long that others may have what waited here.
 func (ws *workers) refuse(l *local, w *work, i int, reason string) {
 	from, _, ok := w.takeOut(i)
 	if !ok {

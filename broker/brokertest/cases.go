@@ -46,7 +46,7 @@ func cases() []testCase {
 		{name: "UnconfirmedIsTold", run: unconfirmedIsTold, why: again},
 		{name: "LateSettlesFree", run: lateSettlesFree, why: again},
 		{name: "LateAck", run: lateAck, why: needsLateAcks},
-		{name: "Lapsed", run: lapsed, why: needsOneLog},
+		{name: "Lapsed", run: lapsed, why: again},
 		{name: "LongHandlers", setup: Setup{Partitions: 2}, run: longHandlers, why: again},
 		{name: "PrefetchStays", run: prefetchStays, why: again},
 		{name: "PrefetchAfterLease", run: prefetchAfterLease, why: again},

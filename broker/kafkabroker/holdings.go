@@ -248,6 +248,12 @@ func (h *holdings) nack(p *part, backs []broker.Back) error {
 	return h.settles.nack(p, backs)
 }
 
+func (h *holdings) isOut(p *part, token uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return p.tr.isOut(token)
+}
+
 func (h *holdings) ackEmitting(p *part, es []broker.Emission) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -297,13 +297,29 @@ func (t *tracker) settle(tok uint64) (e *entry, how settling, size uint32) {
 		delete(t.orphans, tok)
 		return nil, settledLate, size
 	}
-	o, gen := splitToken(tok)
-	i, found := t.find(o)
-	if !found || t.list[i].gen != gen || t.list[i].state != out {
+	i, isOut := t.out(tok)
+	if !isOut {
 		return nil, settledBefore, 0
 	}
 	t.outN--
 	return &t.list[i], settledNow, t.list[i].size
+}
+
+// isOut says whether a message is handed out and not settled.
+func (t *tracker) isOut(tok uint64) bool {
+	if t.fenced {
+		_, late := t.orphans[tok]
+		return late
+	}
+	_, is := t.out(tok)
+	return is
+}
+
+// out finds what is out in the list.
+func (t *tracker) out(tok uint64) (i int, is bool) {
+	o, gen := splitToken(tok)
+	i, found := t.find(o)
+	return i, found && t.list[i].gen == gen && t.list[i].state == out
 }
 
 // settleStale says that a message which was out under an ended claim is settled; it can be handed out now. again: it has to be

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/longshoremq/longshore/broker"
 )
 
 // TestSession: a session counts from when we asked what was answered, and only forwards.
@@ -53,5 +55,44 @@ func TestSession(t *testing.T) {
 		if s.silent(now) || unheard.silent(now) != c.over {
 			t.Errorf("after %v: silent %t though nothing was asked, and %t without an answer", c.at, s.silent(now), unheard.silent(now))
 		}
+	}
+}
+
+// restedMember is a membership whose session is over until the group answers.
+type restedMember struct {
+	toldReleases
+	over bool
+}
+
+func (m *restedMember) lapsed(time.Time) bool { return m.over }
+
+// TestLapsedBySession: while the session is over nothing that is out is certainly ours. What is given back then comes again, once
+// the group has answered that it is.
+func TestLapsedBySession(t *testing.T) {
+	s, _, p := bareSource(t)
+	m := &restedMember{}
+	s.m = m
+	tok, ok := p.tr.offer(0, 10)
+	if !ok {
+		t.Fatal("the tracker does not hand out its first message")
+	}
+	if s.Lapsed(p.claim, tok) {
+		t.Error("lapsed within the session")
+	}
+	if m.over = true; !s.Lapsed(p.claim, tok) {
+		t.Error("not lapsed, and the session is over")
+	}
+	foreign, _ := broker.NewClaim("orders", 0, nil)
+	if s.Lapsed(p.claim, tok+1) || s.Lapsed(foreign, tok) {
+		t.Error("what is not out, or is of another source, has lapsed")
+	}
+	if err := s.Nack(p.claim, []broker.Back{{Token: tok}}); err != nil {
+		t.Errorf("giving back what has lapsed: %v", err)
+	}
+	if s.Lapsed(p.claim, tok) {
+		t.Error("what was given back has lapsed")
+	}
+	if again, ok := p.tr.offer(0, 10); !ok || again == tok {
+		t.Errorf("what was given back is offered again: %t, by a token of its own: %t", ok, again != tok)
 	}
 }

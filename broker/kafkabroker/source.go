@@ -51,6 +51,7 @@ var (
 	_ broker.FloorReporter        = (*Source)(nil)
 	_ broker.Pauser               = (*Source)(nil)
 	_ broker.Holder               = (*Source)(nil)
+	_ broker.LeaseReporter        = (*Source)(nil)
 	_ broker.Rebudgeter           = (*Source)(nil)
 	_ broker.Windowed             = (*Source)(nil)
 	_ broker.MissingReporter      = (*Source)(nil)
@@ -280,6 +281,13 @@ func (s *Source) Hold(c *broker.Claim, until time.Time) {
 	if p := s.partOf(c); p != nil {
 		s.h.hold(p, until)
 	}
+}
+
+// Lapsed says whether a message is out while the session is over, as after SIGSTOP: the group may have given its partition to
+// another member, which only its next answer tells. See broker.LeaseReporter.
+func (s *Source) Lapsed(c *broker.Claim, token uint64) bool {
+	p := s.partOf(c)
+	return p != nil && s.m.lapsed(time.Now()) && s.h.isOut(p, token)
 }
 
 // Window says how full the claim's window is. See broker.Windowed.

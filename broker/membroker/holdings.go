@@ -218,15 +218,19 @@ func (hs *holdings) nack(cs *claimState, backs []broker.Back, atMostOnce bool) e
 	return t.Err()
 }
 
-// lapsedOut says whether the lease of what is out has run out.
+// lapsedOut says whether the lease of what is out has run out: the message's, or, of partitions, the process's.
 func (hs *holdings) lapsedOut(cs *claimState, token uint64) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if !hs.shared.leased || !cs.isOut(token) {
+	if !hs.shared.leased && cs.fenced {
+		_, late := cs.orphans[token]
+		return late
+	}
+	if !cs.isOut(token) {
 		return false
 	}
 	o, _ := splitToken(token)
-	return cs.h.w.state(o) == expired || hs.shared.leaseLost || time.Since(hs.contact) >= hs.leaseFor
+	return hs.shared.leased && cs.h.w.state(o) == expired || hs.shared.leaseLost || time.Since(hs.contact) >= hs.leaseFor
 }
 
 // begin makes a holding and its first claim, and says that it is assigned. Receive sees it when it is admitted, for by then
