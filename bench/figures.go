@@ -292,8 +292,8 @@ func kafkaKeyFigures(m map[string]sample) []figure {
 // hotKeys is the group of few keys, in order, beside a hash of them that commits what is not handled.
 func hotKeys(name string, key func(i int) int) group {
 	return group{name: name, server: withKafkaKeys(key), systems: []system{
-		{"longshore", 500_000, func(n int, at string) sample { return kafkaConsumer(at, n, 0, consumer.OrderKey, noop) }},
-		{"franz", 500_000, func(n int, at string) sample { return kafkaFranzByKey(at, n) }},
+		{"longshore", 4_000_000, func(n int, at string) sample { return kafkaConsumer(at, n, 0, consumer.OrderKey, noop) }},
+		{"franz", 4_000_000, func(n int, at string) sample { return kafkaFranzByKey(at, n) }},
 	}, figures: func(m map[string]sample) []figure {
 		l, f := m["longshore"], m["franz"]
 		return []figure{
