@@ -311,7 +311,7 @@ func (ws *workers) left(w *work, v uint64) bool {
 // takes the adapter's lock, and with quick handlers a tenth of all that a message costs.
 const shortWait = time.Second
 
-// askEvery: of quick calls, many of which are a work, one in so many is asked for, as to look at the time costs as much as they do.
+// askEvery: of quick calls, many of which are a work, one in so many is asked for: to look at the time costs as much as they do.
 const askEvery = 16
 
 // waitedLong says whether message i of a work waited for so long that its lease may have run out: before the work was begun, or
