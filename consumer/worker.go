@@ -320,9 +320,7 @@ func (ws *workers) waitedLong(p *pool.Worker[*work], w *work, i int) bool {
 	switch {
 	case i == 0:
 		return ws.tell.clock.at(p.Began())-w.queued > int64(shortWait)
-	case w.each:
-		return true
-	case i%askEvery == 0:
+	case w.each || i%askEvery == 0:
 		return time.Since(p.Began()) > shortWait
 	}
 	return false
