@@ -80,17 +80,18 @@ type workers struct {
 }
 
 type decision struct {
-	From int       `json:"from"`
-	To   int       `json:"to"`
-	Why  string    `json:"why"`
-	At   time.Time `json:"at"`
+	From   int         `json:"from"`
+	To     int         `json:"to"`
+	Reason pool.Reason `json:"reason"`
+	Why    string      `json:"why"`
+	At     time.Time   `json:"at"`
 }
 
 func decisionOf(s pool.Stats) *decision {
 	if s.Decisions == 0 {
 		return nil
 	}
-	return &decision{s.Last.From, s.Last.Target, s.Last.Why(), s.Last.At.UTC()}
+	return &decision{s.Last.From, s.Last.Target, s.Last.Reason, s.Last.Why(), s.Last.At.UTC()}
 }
 
 // show tells how a consumer is. As /metrics, which tells the same, it needs no token.
