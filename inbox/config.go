@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -30,7 +31,7 @@ type Config struct {
 	// consumer has it: each handles a message once.
 	Consumer string
 	// Table is the name of the table, with a schema before it or not. The floors are in a second one, whose name ends in _floors. Of
-	// letters, digits and underscores. Defaults to longshore_inbox.
+	// letters, digits and underscores; at most 56 on PostgreSQL, which cuts longer names off. Defaults to longshore_inbox.
 	Table string
 	// Interval is how often Run looks at the floors. What is finished within it stays in the table for so long. Defaults to 1 s.
 	Interval time.Duration
@@ -39,6 +40,9 @@ type Config struct {
 }
 
 var names = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
+
+// longestName leaves room for _floors in the 63 bytes that PostgreSQL's names have.
+const longestName = 63 - len("_floors")
 
 func (c *Config) withDefaults() Config {
 	d := *c
@@ -62,6 +66,12 @@ func (c *Config) Validate() error {
 	fs.Check(d.Consumer != "", "Consumer", "is missing: the consumer group or the durable that handles the messages")
 	fs.Check(names.MatchString(d.Table), "Table", "is %q, want letters, digits and underscores, with a schema before it or not",
 		d.Table)
+	_, name, schema := strings.Cut(d.Table, ".")
+	if !schema {
+		name = d.Table
+	}
+	fs.Check(d.Dialect != Postgres || len(name) <= longestName, "Table",
+		"has %d characters, want at most %d: PostgreSQL would cut the name of the floors' table off", len(name), longestName)
 	fs.Check(d.Interval > 0, "Interval", "is %v, want more than 0", d.Interval)
 	return fs.Err()
 }

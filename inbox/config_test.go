@@ -34,9 +34,16 @@ func TestBadConfig(t *testing.T) {
 	}
 	db := sql.OpenDB(nowhere{})
 	defer func() { _ = db.Close() }()
-	for _, table := range []string{"", "seen", "app.seen", "_seen2"} {
+	longest := strings.Repeat("x", 56)
+	for _, table := range []string{"", "seen", "app.seen", "_seen2", longest, "app." + longest} {
 		if _, err := inbox.New(inbox.Config{DB: db, Dialect: inbox.Postgres, Consumer: "billing", Table: table}); err != nil {
 			t.Error(err)
+		}
+	}
+	for dialect, refused := range map[inbox.Dialect]bool{inbox.Postgres: true, inbox.SQLite: false} {
+		c := inbox.Config{DB: db, Dialect: dialect, Consumer: "billing", Table: "app." + longest + "x"}
+		if err := c.Validate(); (err != nil) != refused {
+			t.Errorf("a table of 57 characters, dialect %d: %v", dialect, err)
 		}
 	}
 }
