@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"math"
+
 	"github.com/longshoremq/longshore/broker"
 )
 
@@ -41,13 +43,21 @@ func (c Config) levels() int {
 	return len(c.Priority.Levels)
 }
 
+// product is a*b, or the largest number where that is more. Both are at least 1.
+func product(a, b int) int {
+	if a > math.MaxInt/b {
+		return math.MaxInt
+	}
+	return a * b
+}
+
 // weights are those of the pool's classes: of each source, each level.
 func (c Config) weights() (all []int) {
 	for _, in := range c.inputs() {
 		for level := range c.levels() {
 			w := max(1, in.Weight)
 			if c.Priority != nil {
-				w *= c.Priority.Levels[level]
+				w = product(w, c.Priority.Levels[level])
 			}
 			all = append(all, w)
 		}

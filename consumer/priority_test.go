@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -112,6 +113,28 @@ func byHeader(weights ...int) *consumer.Priority {
 		v, _ := m.Headers.Get("urgency")
 		return slices.Index(urgencies, string(v)) // what has none, or another, is the first's
 	}}
+}
+
+// The largest weights of a source and of its levels come to the largest weight, and not to none.
+func TestLargestWeights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"gold": 1, "lead": 1}})
+		fill(t, b, "gold", "gold", 3)
+		fill(t, b, "lead", "lead", 3)
+		r := start(t, b, consumer.Config{Source: nil, Priority: byHeader(math.MaxInt, 2, 1),
+			Sources: []consumer.Input{
+				{Source: b.Source(membroker.SourceConfig{Group: "gold", Topics: []string{"gold"}}), Weight: math.MaxInt},
+				{Source: b.Source(membroker.SourceConfig{Group: "lead", Topics: []string{"lead"}}), Weight: 3},
+			},
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
+		time.Sleep(time.Second)
+		if n := r.Stats().Handled; n != 6 {
+			t.Errorf("%d handled, want 6", n)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Of a source's messages, the important ones pass those that wait here; and come again in their own line when they fail.
