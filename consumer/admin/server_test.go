@@ -303,8 +303,9 @@ func TestConsumer(t *testing.T) {
 		"orders": `{"consumer":"orders","state":"running","paused":true,"ready":true,"limits":{"min":1,"max":8},"workers":{"busy":2,` +
 			`"idle":1,"stuck":1},` +
 			`"in_flight":5,"queued":1,"parked":2,"put_off":1,"lane_waiting":6,"full_lanes":1,"claims":3,"runs":7,"run_seconds":1.5,` +
-			`"handled":7,"failed":3,"dead_lettered":2,"dead_letters_delayed":4,"decision":{"from":1,"to":3,"reason":"limit","why":"at a limit: ` +
-			`fixed","at":"2026-03-01T12:00:00Z"},"lag":12,"unsettled":17,"lag_at":"2026-03-01T12:00:00Z",` +
+			`"handled":7,"failed":3,"dead_lettered":2,"dead_letters_delayed":4,"decision":{"from":1,"to":3,` +
+			`"reason":"limit",` +
+			`"why":"at a limit: fixed","at":"2026-03-01T12:00:00Z"},"lag":12,"unsettled":17,"lag_at":"2026-03-01T12:00:00Z",` +
 			`"last_progress":"2026-03-01T12:00:00Z",` +
 			`"breakers":{"bills":{"state":"half-open","open_since":"2026-03-01T12:00:00Z"},"stock":{"state":"closed",` +
 			`"open_since":null}},"at_shared_limit":false}`,
