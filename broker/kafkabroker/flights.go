@@ -131,6 +131,9 @@ func (x *flights) most(only *part) int64 {
 			nodes++
 		}
 	}
+	if len(x.r.beginning) > 0 { // and may be another's: the leader that tells first where its logs begin may hang from then on
+		nodes = max(nodes, 2)
+	}
 	fetch := int64(x.cfg.FetchBytes)
 	if only != nil || nodes < 2 {
 		return fetch

@@ -101,6 +101,28 @@ func TestBrokersThatAreGone(t *testing.T) {
 	}
 }
 
+// TestFirstFetchLeavesRoom: of two partitions one begins before the other, whose leader has not told yet where its log begins. The
+// first fetch does not reserve all of the budget: its broker may hang, and keep that.
+func TestFirstFetchLeavesRoom(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: int64(cfg.FetchBytes)}})
+	h.place("orders", 0)
+	other := newStart(partitionID{"orders", 1}, nil)
+	h.roster.beginning[other.partitionID] = other
+	h.surveyed(map[string]topic{"orders": {leaders: []int32{0, 1}}}, func(partitionID, topicID) bool { return false })
+	now := time.Unix(1000, 0)
+	if fs := h.plan(now); len(fs) != 1 || int(fs[0].req.bytes) > cfg.FetchBytes/2 {
+		t.Fatalf("planned %+v, want one fetch of half of the budget at most, which is %d bytes", fs, cfg.FetchBytes)
+	}
+	delete(h.roster.beginning, other.partitionID)
+	h.place("orders", 1)
+	h.surveyed(map[string]topic{"orders": {leaders: []int32{0, 1}}}, func(partitionID, topicID) bool { return false })
+	if fs := h.plan(now); len(fs) != 1 || fs[0].req.node != 1 {
+		t.Errorf("planned %+v, want one fetch of the other broker", fs)
+	}
+}
+
 // TestShare: few partitions share what a fetch may bring, many have their bound, and none more than the budget has.
 func TestShare(t *testing.T) {
 	for name, tc := range map[string]struct {
