@@ -101,7 +101,7 @@ func TestBrokersThatAreGone(t *testing.T) {
 	}
 }
 
-// TestFirstFetchLeavesRoom: of two partitions one begins before the other, whose leader has not told yet where its log begins. The
+// TestFirstFetchLeavesRoom: of two partitions one begins before the other, whose leader has not told yet where that begins. The
 // first fetch does not reserve all of the budget: its broker may hang, and keep that.
 func TestFirstFetchLeavesRoom(t *testing.T) {
 	cfg := Config{}.withDefaults()
