@@ -316,6 +316,7 @@ func TestDeletedTopic(t *testing.T) {
 }
 
 func testDeletedTopic(t *testing.T, ts *testSystem) {
+	ts.lease = lasting // it does not lose its session, however long the machine stands still
 	doomed := ts.topics[0] + "-doomed"
 	createTopic(t, ts.admin, doomed, 1)
 	cfg := ts.config(ts.net.link())
