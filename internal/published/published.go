@@ -9,12 +9,18 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
+var errNil = errors.New("the publisher returned a nil *PublishError for its error: where nothing has failed, return nil")
+
 // Each is what err, of a Publish of n messages, says of each of them; nil: it is confirmed. told: there is a PublishError in err,
 // and else its word is for all alike.
 func Each(err error, n int) (errs []error, told bool) {
 	each, beside := apart(err)
 	errs = make([]error, n)
 	for _, one := range each {
+		if one == nil {
+			beside = append(beside, errNil)
+			continue
+		}
 		if len(one.Errs) != n { // of which message each of these is, nobody knows
 			beside = append(beside, fmt.Errorf("the publisher told of %d messages, of %d: %w", len(one.Errs), n, one))
 			continue

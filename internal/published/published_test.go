@@ -27,6 +27,8 @@ func TestEach(t *testing.T) {
 		"joined":                 {errors.Join(of(a, nil), of(b, b)), "ab/b", true},
 		"beside one for all":     {errors.Join(of(a, nil), b), "ab/b", true},
 		"wrapped, beside others": {fmt.Errorf("x: %w and %w", a, fmt.Errorf("y: %w", of(nil, b))), "a/ab", true},
+		"a nil one":              {(*broker.PublishError)(nil), "?/?", true},
+		"a nil one beside":       {errors.Join(of(a, nil), (*broker.PublishError)(nil)), "a/?", true},
 		"of more":                {of(a, nil, nil), "a/a", true},
 		"of fewer, beside":       {errors.Join(of(a, nil), of(b)), "ab/b", true},
 	} {
