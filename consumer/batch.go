@@ -1,11 +1,12 @@
 package consumer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/longshoremq/longshore/internal/joined"
 )
 
 // A BatchHandler handles several messages of one claim (on Kafka: of one partition) at once, in the order in which they came. nil
@@ -152,7 +153,7 @@ func (c Config) batchSize() int {
 // BatchError, by errors.Join for example, is said of all of them: of those, too, that the BatchError acks. The result may be the
 // handler's own: it is not to be changed.
 func BatchErrors(err error, n int) []error {
-	told, beside := apart(err)
+	told, beside := joined.Apart[*BatchError](err, isPanic)
 	errs := make([]error, n)
 	for _, each := range told {
 		switch {
@@ -165,46 +166,20 @@ func BatchErrors(err error, n int) []error {
 			return each.Errs
 		default:
 			for i, e := range each.Errs {
-				errs[i] = both(errs[i], e)
+				errs[i] = joined.Both(errs[i], e)
 			}
 		}
 	}
 	for _, all := range beside {
 		for i := range errs {
-			errs[i] = both(errs[i], all)
+			errs[i] = joined.Both(errs[i], all)
 		}
 	}
 	return errs
 }
 
-// apart takes err to pieces: the BatchErrors in it, and what is joined with them, which a handler has failed with beside. What is
-// only wrapped around one says no more than that one does.
-func apart(err error) (told []*BatchError, beside []error) {
-	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
-	case nil:
-		return nil, nil
-	case *BatchError:
-		return []*BatchError{x}, nil
-	case *PanicError: // of all messages: what it wraps was no result
-		return nil, []error{err}
-	case interface{ Unwrap() []error }:
-		for _, part := range x.Unwrap() {
-			each, others := apart(part)
-			told, beside = append(told, each...), append(beside, others...)
-		}
-	case interface{ Unwrap() error }:
-		told, beside = apart(x.Unwrap())
-	}
-	if len(told) == 0 {
-		return nil, []error{err}
-	}
-	return told, beside
-}
-
-// both is a joined with b, where there are both.
-func both(a, b error) error {
-	if a == nil || b == nil {
-		return cmp.Or(a, b)
-	}
-	return errors.Join(a, b)
+// isPanic: a panic is of all messages, and what it wraps was no result.
+func isPanic(err error) bool {
+	_, is := err.(*PanicError) //nolint:errorlint // of what wraps one this is asked when that is taken to pieces
+	return is
 }

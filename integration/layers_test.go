@@ -19,7 +19,7 @@ var layers = []layer{
 	{"broker", []string{"internal/namedfile"}},
 	{"pool", nil},
 	{"consumer", []string{"broker", "internal/absence", "internal/chance", "internal/letterheader", "pool", "internal/conftag",
-		"internal/published", "github.com/rs/zerolog"}},
+		"internal/joined", "internal/published", "github.com/rs/zerolog"}},
 
 	// Around the engine: none of them knows an adapter.
 	{"consumer/admin", []string{"broker", "consumer", "pool", "github.com/prometheus", "github.com/rs/zerolog"}},
@@ -52,7 +52,9 @@ var layers = []layer{
 	// One memory for all that publish to topics which may not exist.
 	{"internal/absence", []string{"broker"}},
 	// One reading of what a publisher returned.
-	{"internal/published", []string{"broker"}},
+	{"internal/published", []string{"broker", "internal/joined"}},
+	// Errors that were joined.
+	{"internal/joined", nil},
 	// Jitter, which a simulation repeats.
 	{"internal/chance", nil},
 	// How tests of the whole let them connect.

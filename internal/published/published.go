@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/joined"
 )
 
 var errNil = errors.New("the publisher returned a nil *PublishError for its error: where nothing has failed, return nil")
@@ -14,7 +15,7 @@ var errNil = errors.New("the publisher returned a nil *PublishError for its erro
 // Each is what err, of a Publish of n messages, says of each of them; nil: it is confirmed. told: there is a PublishError in err,
 // and else its word is for all alike.
 func Each(err error, n int) (errs []error, told bool) {
-	each, beside := apart(err)
+	each, beside := joined.Apart[*broker.PublishError](err, nil)
 	errs = make([]error, n)
 	for _, one := range each {
 		if one == nil {
@@ -26,46 +27,13 @@ func Each(err error, n int) (errs []error, told bool) {
 			continue
 		}
 		for i, err := range one.Errs {
-			errs[i] = both(errs[i], err)
+			errs[i] = joined.Both(errs[i], err)
 		}
 	}
 	for _, all := range beside {
 		for i := range errs {
-			errs[i] = both(errs[i], all)
+			errs[i] = joined.Both(errs[i], all)
 		}
 	}
 	return errs, len(each) > 0
-}
-
-// apart takes err to pieces: the PublishErrors in it, and what is joined with them. What is only wrapped around one says no more
-// than that one does.
-func apart(err error) (each []*broker.PublishError, beside []error) {
-	switch x := err.(type) { //nolint:errorlint // it goes through what is wrapped itself
-	case nil:
-		return nil, nil
-	case *broker.PublishError:
-		return []*broker.PublishError{x}, nil
-	case interface{ Unwrap() []error }:
-		for _, part := range x.Unwrap() {
-			told, others := apart(part)
-			each, beside = append(each, told...), append(beside, others...)
-		}
-	case interface{ Unwrap() error }:
-		each, beside = apart(x.Unwrap())
-	}
-	if len(each) == 0 {
-		return nil, []error{err}
-	}
-	return each, beside
-}
-
-// both is a joined with b, where there are both.
-func both(a, b error) error {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return errors.Join(a, b)
 }
