@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/internal/published"
 	"github.com/nats-io/nuid"
 )
 
@@ -160,13 +161,13 @@ func unconfirmed(ms []broker.Outgoing, err error) ([]broker.Outgoing, error) {
 	if err == nil {
 		return nil, nil
 	}
-	var each *broker.PublishError
-	if !errors.As(err, &each) {
+	errs, told := published.Each(err, len(ms))
+	if !told {
 		return ms, err
 	}
 	var failed []broker.Outgoing
 	var first error
-	for i, err := range each.Errs {
+	for i, err := range errs {
 		if err == nil {
 			continue
 		}
