@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -348,4 +349,38 @@ func TestTopicOfOthersGrows(t *testing.T) {
 			eventually(t, "what is in the new partition came", func() bool { return other.has(want) })
 		})
 	}
+}
+
+// TestLostBetweenJoinAndSync: a member says as it joins what it has, and loses all of that before it hears what it is to have,
+// for the answers to its heartbeats do not come. The plan has kept from the others what it was to give up first. It joins again,
+// and the next plan gives that away.
+func TestLostBetweenJoinAndSync(t *testing.T) {
+	t.Parallel()
+	onEach(t, 4, testLostBetweenJoinAndSync)
+}
+
+func testLostBetweenJoinAndSync(t *testing.T, ts *testSystem) {
+	ts.lease = time.Second
+	hold := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(answer)
+	late := func(frame []byte) []byte { <-hold; return frame }
+	none := []func([]byte) []byte{}
+	beats, syncs := &spoiler{key: keyHeartbeat, ways: none}, &spoiler{key: keySyncGroup, ways: none}
+	cfg := ts.config(ts.net.link())
+	cfg.RequestTimeout, cfg.dial = patience, syncs.over(beats.over(cfg.dial))
+	first := startRunner(t, cfg)
+	eventually(t, "the first one has all", func() bool { return first.claims() == 4 })
+	syncs.again(func(frame []byte) []byte {
+		beats.again(late)
+		return late(frame)
+	})
+	second := startRunner(t, ts.config(ts.net.link()))
+	first.told(t, broker.Ended, "no answer for")
+	answer()
+	want := ts.put(t, ts.topics[0], 0, 8)
+	eventually(t, "each partition is somebody's", func() bool {
+		a, b := first.seen(), second.seen()
+		return !slices.ContainsFunc(want, func(v string) bool { return a[v] == 0 && b[v] == 0 })
+	})
 }

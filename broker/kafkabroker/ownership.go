@@ -69,9 +69,12 @@ func (a *ownership) release(parts []partitionID) (again []partitionID) {
 	return again
 }
 
-// lose returns all that we had.
+// lose returns all that we had. Where that was something it calls for a join, if none follows by itself. The sequence: we join,
+// and say what we have; the plan keeps from the others what we are to give up first; we lose it before we hear the plan, and then
+// have nothing to give up. Without another join it would be nobody's for good.
 func (a *ownership) lose() []partitionID {
 	parts := sorted(a.owned)
+	a.rejoin = a.rejoin || len(parts) > 0
 	clear(a.owned)
 	clear(a.draining)
 	a.target = nil

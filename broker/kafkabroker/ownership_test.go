@@ -77,13 +77,28 @@ func TestOwnership(t *testing.T) {
 			a.follow(of(1, 2))
 			a.follow(of(2))
 			return a.lose()
-		}, told: of(1, 2), owes: true},
+		}, told: of(1, 2), owes: true, rejoin: true},
 		"what was lost is not released": {do: func(a *ownership) []partitionID {
 			a.follow(of(1))
 			a.follow(nil)
 			a.lose()
 			return a.release(of(1))
-		}, owes: true},
+		}, owes: true, rejoin: true},
+		"what is lost before the plan is heard may be kept for us": {do: func(a *ownership) []partitionID {
+			a.follow(of(1, 2))
+			a.join()
+			a.lose()
+			add, _ := a.follow(of(2))
+			return add
+		}, told: of(2), has: of(2), rejoin: true},
+		"who joins without anything is to join once": {do: func(a *ownership) []partitionID {
+			a.follow(of(1))
+			a.lose()
+			a.join()
+			a.lose()
+			add, _ := a.follow(of(1))
+			return add
+		}, told: of(1), has: of(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
