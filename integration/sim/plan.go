@@ -42,6 +42,7 @@ func Plan(k Kind, seed uint64) Schedule {
 	s.Steps = edited(k, seed, s.Steps)
 	s.Steps = broken(&s.Settings, seed, s.Steps)
 	s.Settings.Dedup = s.Settings.Batch == 0 && deduped(seed)
+	s.Alone = alone(seed)
 	return s
 }
 
@@ -200,6 +201,9 @@ func deadly(k Kind, s *Settings, seed uint64, steps []Step) (all []Step) {
 	}
 	return all
 }
+
+// alone is by dice of its own, too.
+func alone(seed uint64) bool { return planner{Rand: rand.New(rand.NewPCG(seed, 33))}.oneIn(2) }
 
 // routed is by dice of its own, too.
 func routed(seed uint64) bool { return planner{Rand: rand.New(rand.NewPCG(seed, 25))}.oneIn(2) }

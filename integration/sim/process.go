@@ -232,6 +232,9 @@ func (p *process) hasEnded() bool {
 	}
 }
 
+// runs says whether it goes on by itself: nobody stopped it, and it has not ended.
+func (p *process) runs() bool { return p.stopped.IsZero() && !p.hasEnded() }
+
 // unheard is for how long it has heard nothing of the broker; 0 where it stands still, or did a moment ago, and has to look at
 // the clock first.
 func (p *process) unheard() time.Duration {

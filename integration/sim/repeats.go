@@ -64,13 +64,13 @@ func (r *run) judgeRepeat(n int, before, again *entry) {
 			return
 		}
 	}
-	if b.unconfirmed(before, again) && b.troubledAt(nil, n, b.givenFirst(n), again.began, r.lease()) {
+	if b.unconfirmed(before, again.began) && b.troubledAt(nil, n, b.givenFirst(n), again.began, r.lease()) {
 		return
 	}
-	if b.unconfirmed(before, again) && b.renewedBefore(n, before.ended, r.lease()) {
+	if b.unconfirmed(before, again.began) && b.renewedBefore(n, before.ended, r.lease()) {
 		return
 	}
-	if b.unconfirmed(before, again) && before.ended.Before(r.madeAt) {
+	if r.lacked(before, again.began) {
 		return
 	}
 	if r.setBack(n, before, again) {
@@ -145,11 +145,16 @@ func (r *run) hearNacks() {
 	}
 }
 
-// unconfirmed says whether a run's process has told, before another run, that settles since the first one may not hold.
-func (b *book) unconfirmed(e, again *entry) bool {
+// unconfirmed says whether a run's process has told, before an instant, that settles since that run may not hold.
+func (b *book) unconfirmed(e *entry, until time.Time) bool {
 	return slices.ContainsFunc(e.process.events.unconfirmed, func(at time.Time) bool {
-		return !at.Before(e.ended) && !at.After(again.began)
+		return !at.Before(e.ended) && !at.After(until)
 	})
+}
+
+// lacked says whether it has told so while a topic was missing that outputs or letters go to.
+func (r *run) lacked(e *entry, until time.Time) bool {
+	return r.book.unconfirmed(e, until) && e.ended.Before(r.madeAt)
 }
 
 // renewedBefore says whether the topic of a message was made anew before an instant, by at most within.
@@ -174,10 +179,12 @@ func (r *run) setBack(n int, before, again *entry) bool {
 	})
 }
 
-// judgeLetters: a message has one dead letter, and was not handled then, or there was trouble.
+// judgeLetters: a message has one dead letter, and was not handled then, or there was trouble. A run whose settle its process has
+// told as unconfirmed, for a topic was missing, does not count.
 func (r *run) judgeLetters(n int, done []*entry) {
 	b := r.book
 	last := b.lastLetter[n]
+	done = slices.DeleteFunc(slices.Clone(done), func(e *entry) bool { return r.lacked(e, last) })
 	for _, e := range done {
 		if e.ended.After(last) {
 			last = e.ended

@@ -285,11 +285,14 @@ func partitionOf(key string, partitions int) int {
 // calmFor is how long everything may take to become settled when all is mended.
 const calmFor = 10 * time.Minute
 
-// calm mends everything, lets one more process join, and waits until all is settled.
+// calm mends everything, lets one more process join, unless the schedule is for those that are left, and waits until all is
+// settled.
 func (r *run) calm() error {
 	r.book.note("calm")
-	if err := r.start(); err != nil {
-		return err
+	if !r.schedule.Alone || !slices.ContainsFunc(r.processes, (*process).runs) {
+		if err := r.start(); err != nil {
+			return err
+		}
 	}
 	deadline := time.Now().Add(calmFor)
 	wait := 50 * time.Millisecond

@@ -23,6 +23,9 @@ type Schedule struct {
 	// Processes are there at the start.
 	Processes int    `json:"processes"`
 	Steps     []Step `json:"steps"`
+	// Alone: no other process joins when it is calm, but where none is left. It would have a group share out its work anew, and so
+	// cover up what was nobody's.
+	Alone bool `json:"alone,omitempty"`
 }
 
 // Settings are those of the topics, and the same for each process.
