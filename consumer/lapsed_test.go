@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -121,4 +122,84 @@ func queuedBeyondItsLease(t *testing.T, cfg consumer.Config, leased bool, call t
 			t.Errorf("the one that had stood still began %d, want the %d before it did and up to %d", n, want, quick)
 		}
 	})
+}
+
+// TestStoodStillInOneOfSeveralCalls: a process stands still, with all that looks after its workers, in the first of a few calls
+// that are acked one by one. The others of them are not begun.
+func TestStoodStillInOneOfSeveralCalls(t *testing.T) {
+	for _, leased := range []bool{true, false} { // each message, or the process
+		t.Run(fmt.Sprint(leased), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { stoodStillInOneOfSeveral(t, leased) })
+		})
+	}
+}
+
+func stoodStillInOneOfSeveral(t *testing.T, leased bool) {
+	const lease, timeout = 3 * time.Second, time.Minute
+	b := membroker.New(membroker.Config{Leased: leased, Topics: map[string]int{"in": 1}, Lease: lease})
+	src := b.Source(membroker.SourceConfig{Topics: []string{"in"}})
+	var (
+		still, first, stood, again atomic.Bool  // it stands still; a call is the first of its work; it stood still; it goes on
+		several, late              atomic.Int32 // works of several calls, and calls that were begun before it was heard of again
+		hung                       = make(chan struct{})
+	)
+	_, stop := quiet(t, consumer.Config{
+		Source: src, Pool: consumer.Pool{Min: 2, Max: 2}, Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20},
+		Timeout: timeout, StuckAfter: time.Second,
+		Handler: func(_ context.Context, m *consumer.Message) error {
+			switch first := first.Swap(false); {
+			case string(m.Value) == "hang" && !still.Load():
+				<-hung
+			case first && still.Load() && stood.CompareAndSwap(false, true):
+				time.Sleep(2 * lease)
+			case stood.Load() && !again.Load():
+				late.Add(1)
+			default:
+				time.Sleep(2 * time.Millisecond)
+			}
+			return nil
+		},
+		Observers: []consumer.Observer{func(e consumer.Event) {
+			switch e := e.(type) {
+			case consumer.Handled:
+				first.Store(true)
+				if e.N > 1 && !still.Load() {
+					several.Add(1)
+				}
+			case consumer.Stuck: // who looks after the workers tells of it, and gets no further
+				still.Store(true)
+				src.Freeze()
+				time.Sleep(3 * lease)
+			}
+		}},
+	})
+	defer stop()
+	defer func() {
+		close(hung)
+		synctest.Wait()
+	}()
+	publish := func(n int, value string) {
+		if err := b.Produce(slices.Repeat([]broker.Outgoing{{Topic: "in", Value: []byte(value)}}, n)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(20, "x")
+	time.Sleep(time.Second) // after these it is known how long a call takes
+	publish(1, "hang")
+	time.Sleep(timeout + time.Second - 500*time.Millisecond)
+	publish(600, "x")
+	time.Sleep(time.Second)
+	if !still.Load() || !stood.Load() || several.Load() == 0 {
+		t.Fatalf("it stands still: %v, in a call: %v, of %d works of several", still.Load(), stood.Load(), several.Load())
+	}
+	other, end := quiet(t, consumer.Config{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}),
+		Handler: func(context.Context, *consumer.Message) error { return nil }})
+	defer end()
+	time.Sleep(3 * lease)
+	again.Store(true)
+	src.Thaw()
+	time.Sleep(100 * lease)
+	if n := late.Load(); n > 0 || other.Stats().Handled == 0 {
+		t.Errorf("it began %d calls more, want none; the other handled %d", n, other.Stats().Handled)
+	}
 }
