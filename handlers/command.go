@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pipeGrace is how long after the kill a command's output is still waited for, when a process that left the group holds it.
+// pipeGrace is how long a command's output is waited for when it has ended, or was killed: what it left behind may hold it.
 const pipeGrace = 500 * time.Millisecond
 
 // errOver says that the process is about to exit.
@@ -40,9 +40,10 @@ func KillCommands() {
 // context ends the group gets SIGTERM, and SIGKILL after killAfter.
 func runCommand(cmd *exec.Cmd, killAfter time.Duration) error {
 	ownGroup(cmd)
-	cmd.WaitDelay = later(killAfter, pipeGrace) // than the kill
+	cmd.WaitDelay = pipeGrace // from its end, if that comes first
 	var kill *time.Timer
 	cmd.Cancel = func() error {
+		cmd.WaitDelay = later(killAfter, pipeGrace) // from now; Cancel's caller reads it after this
 		kill = time.AfterFunc(killAfter, func() { killGroup(cmd) })
 		return terminateGroup(cmd)
 	}

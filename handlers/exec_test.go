@@ -252,15 +252,23 @@ func shutDown(t *testing.T, e *handlers.Exec, files ...string) error {
 	return <-done
 }
 
-// What a command leaves behind is killed, and does not hold the worker though it holds the output.
+// What a command leaves behind is killed, and does not hold the worker though it holds the output: not for as long either as a
+// command may take that was told to end.
 func TestExecLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	e := shell(t, `sh -c 'echo $$ > child; while :; do sleep 1; done' & while [ ! -s child ]; do sleep 0.01; done; exit 0`,
 		func(c *handlers.ExecConfig) {
-			c.Dir, c.KillAfter = dir, 100*time.Millisecond
+			c.Dir, c.KillAfter = dir, time.Hour
 		})
-	if err := e.Handle(t.Context(), message("in", strings.Repeat("x", 1<<20))); err != nil {
-		t.Errorf("error %v", err)
+	done := make(chan error, 1)
+	go func() { done <- e.Handle(t.Context(), message("in", strings.Repeat("x", 1<<20))) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the worker is held")
 	}
 	gone(t, filepath.Join(dir, "child"))
 }
