@@ -108,9 +108,22 @@ func (b *CircuitBreaker) OpenSince() time.Time {
 	return b.circuit.since
 }
 
-// ask is leave for a call, where it may begin now: see circuit.ask.
+// ask is leave for a call, where it may begin now: see circuit.ask. Where an OnChange ends the goroutine by runtime.Goexit the
+// leave is given back: there is no call.
 func (b *CircuitBreaker) ask() (p pass, ok bool, wait time.Duration, changed <-chan struct{}) {
-	defer b.tell()
+	told := false
+	defer func() {
+		if ok && !told {
+			b.done(p, tellsNothing, 0)
+		}
+	}()
+	p, ok, wait, changed = b.askOnly()
+	b.tell()
+	told = true
+	return p, ok, wait, changed
+}
+
+func (b *CircuitBreaker) askOnly() (p pass, ok bool, wait time.Duration, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.circuit.ask(time.Now())

@@ -388,6 +388,42 @@ func TestCircuitBreakerToldBadly(t *testing.T) {
 	})
 }
 
+// TestCircuitBreakerToldByGoexit: an OnChange that ends the goroutine of the call which has just got leave for a probe does not
+// keep that leave: else all calls wait for it for ever.
+func TestCircuitBreakerToldByGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker(t, middleware.BreakerConfig{MinCalls: 1, OnChange: func(s string) {
+			if s == "half-open" {
+				runtime.Goexit()
+			}
+		}})
+		call := func(h consumer.Handler) (err error) {
+			err = consumer.ErrGoexit
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				err = b.Middleware(h)(ctx, message(1))
+			})
+			wg.Wait()
+			return err
+		}
+		if err := call(func(context.Context, *consumer.Message) error { return errDown }); !errors.Is(err, errDown) {
+			t.Error(err)
+		}
+		time.Sleep(11 * time.Second)
+		if err := call(ok); !errors.Is(err, consumer.ErrGoexit) {
+			t.Error(err)
+		}
+		if err := call(ok); err != nil {
+			t.Error(err)
+		}
+		if got := b.State(); got != "closed" {
+			t.Error(got)
+		}
+	})
+}
+
 func TestCircuitBreakerRefuses(t *testing.T) {
 	_, err := middleware.NewCircuitBreaker(middleware.BreakerConfig{FailureRate: 1.5, MinCalls: -1, Window: 1, OpenFor: -1,
 		Probes: -1})
