@@ -35,7 +35,8 @@ type Config struct {
 	Table string
 	// Interval is how often Run looks at the floors. What is finished within it stays in the table for so long. Defaults to 1 s.
 	Interval time.Duration
-	// Report is told why Run could not prune; it tries again after Interval. Defaults to a warning by log/slog.
+	// Report is told why Run could not prune; it tries again after Interval. A panic of it is written by log/slog, and nothing else
+	// comes of it. Defaults to a warning by log/slog.
 	Report func(error)
 }
 

@@ -106,3 +106,24 @@ func TestDatabaseAway(t *testing.T) {
 		t.Error("Run has returned nil, and nothing was pruned")
 	}
 }
+
+// TestReportPanics: a Report that panics ends no process, and the pruning goes on.
+func TestReportPanics(t *testing.T) {
+	db := sql.OpenDB(nowhere{})
+	defer func() { _ = db.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reports := 0
+	x, err := inbox.New(inbox.Config{DB: db, Dialect: inbox.Postgres, Consumer: "billing", Interval: 1, Report: func(error) {
+		if reports++; reports == 2 {
+			cancel()
+		}
+		panic("no pager")
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Run(ctx, floors{{Log: "orders-1/0", Offset: 7}}); err == nil || reports != 2 {
+		t.Errorf("%d reports, and Run has returned %v", reports, err)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -29,9 +31,19 @@ func (x *Inbox) Run(ctx context.Context, of broker.FloorReporter) error {
 		case <-tick.C:
 		}
 		if err := x.Prune(ctx, of.Floors()); err != nil && ctx.Err() == nil {
-			x.cfg.Report(err)
+			x.report(err)
 		}
 	}
+}
+
+// report tells Report. A panic ends there: that somebody could not be told is no reason to stop pruning, nor to end the process.
+func (x *Inbox) report(err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			slog.Error("a Report of the inbox panicked", "panic", v, "stack", string(debug.Stack()), "of", err)
+		}
+	}()
+	x.cfg.Report(err)
 }
 
 // Prune removes what is below the floors, and keeps the floors. Each log has a transaction of its own; the error has those that
