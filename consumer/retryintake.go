@@ -36,7 +36,7 @@ func (in *intake) passRetries(submits context.Context, k *claim, ms []broker.Mes
 	var ws []*work
 	for i := range ms {
 		o := readOrigin(&ms[i])
-		o.due = o.due.Add(-ahead.of(o.last, now))
+		o.due = o.due.Add(-ahead.of(o.last, ms[i].Time(), now))
 		due := in.cfg.Retry.Topics.dueOf(&ms[i], o, now)
 		if due.After(now) {
 			in.hold(k, ms[i:], due, now)
@@ -78,19 +78,28 @@ func (in *intake) hold(k *claim, ms []broker.Message, due, now time.Time) {
 // A lead is how far clocks of those who write to the retry topics are known to be ahead of ours: what they say has been is still
 // to come by ours. Without it their messages, and all that stand behind them, would wait for that, too, which for a clock that
 // was never set is years. Which of the two is wrong does not matter.
-type lead time.Duration
+type lead struct {
+	stamped time.Duration // of those whose messages have a time by the same clock
+	stored  time.Duration // of those whose messages have a time by ours, or by one that is behind
+}
 
 // sameClock is how far apart clocks are that count as the same: who is a little ahead of us is not the one who is far ahead.
 const sameClock = time.Second
 
-// of is by how much later than ours the clock of a message says what it says, when it failed last at that time.
-func (l *lead) of(last, now time.Time) time.Duration {
+// of is by how much later than ours the clock of a message says what it says, when it failed last at that time, and was published
+// at the other. Where that is by our clock the two tell it themselves: a message that was forged to have failed in years says
+// nothing of others, whose delay would be over at once.
+func (l *lead) of(last, published, now time.Time) time.Duration {
 	d := last.Sub(now)
-	if d < sameClock {
+	switch {
+	case d < sameClock:
 		return max(0, d)
+	case published.Sub(now) >= sameClock:
+		l.stamped = max(l.stamped, d)
+		return l.stamped
 	}
-	*l = max(*l, lead(d))
-	return time.Duration(*l)
+	l.stored = max(l.stored, d) // less than what the two tell, where the broker's clock is behind
+	return min(l.stored, last.Sub(published))
 }
 
 // mostPublishing is how much later than its failure a message may have been published to a retry topic.

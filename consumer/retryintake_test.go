@@ -114,7 +114,9 @@ type belated struct {
 func (s belated) Receive(ms []broker.Message) (int, error) {
 	n, err := s.Source.Receive(ms)
 	for i := range ms[:n] {
-		ms[i].Nanos -= int64(s.by)
+		if string(ms[i].Value) != "forged" {
+			ms[i].Nanos -= int64(s.by)
+		}
 	}
 	return n, err
 }
@@ -176,14 +178,20 @@ func (p otherClock) Publish(ctx context.Context, ms []broker.Outgoing) error {
 }
 
 // Where the clock of the process that wrote to a retry topic is far ahead of ours, or ours far behind all others, messages wait
-// for their delay and not for the difference; and so do those behind them.
+// for their delay and not for the difference; and so do those behind them. A message that was forged changes nothing for the
+// others.
 func TestRetryTopicOfOtherClocks(t *testing.T) {
-	for name, tc := range map[string]struct{ writer, store time.Duration }{
+	for name, tc := range map[string]struct {
+		writer, store time.Duration
+		forged        bool // a message comes first that failed in 2150, as it says
+	}{
 		"the writer's is an hour ahead":                      {writer: time.Hour},
 		"the writer's is an hour ahead, and stamps messages": {writer: time.Hour, store: time.Hour},
 		"ours is years behind":                               {writer: 30 * 365 * 24 * time.Hour, store: 30 * 365 * 24 * time.Hour},
 		"the writer's is a little ahead":                     {writer: 300 * time.Millisecond},
 		"the broker's is an hour ahead":                      {store: time.Hour},
+		"a forged one, and an hour ahead":                    {writer: time.Hour, forged: true},
+		"a forged one, and an hour ahead with its stamps":    {writer: time.Hour, store: time.Hour, forged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRetries(t, func(t *testing.T, b *membroker.Broker) {
@@ -191,11 +199,14 @@ func TestRetryTopicOfOtherClocks(t *testing.T) {
 				topics := retries(b)
 				topics.Publisher = otherClock{topics.Publisher, tc.writer}
 				topics.Source = belated{topics.Source.(*membroker.Source), -tc.store}
+				if tc.forged {
+					forge(t, b)
+				}
 				var failed, again sync.Map
 				r := start(t, b, consumer.Config{
 					Retry: consumer.Retry{Topics: topics},
 					Handler: func(_ context.Context, m *consumer.Message) error {
-						if m.Runs == 0 {
+						if m.Runs == 0 && string(m.Value) != "forged" {
 							failed.Store(string(m.Value), time.Now())
 							return consumer.RetryAfter(errors.New("not yet"), delay)
 						}
@@ -223,6 +234,15 @@ func TestRetryTopicOfOtherClocks(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// forge publishes a message to a retry topic that failed in 2150, as it says; its own time is that of now.
+func forge(t *testing.T, b *membroker.Broker) {
+	t.Helper()
+	at := []broker.Header{{Key: broker.HeaderLastFailure, Value: []byte("2150-01-01T00:00:00Z")}}
+	if err := b.Produce(broker.Outgoing{Topic: "in-10m", Value: []byte("forged"), Headers: at}); err != nil {
+		t.Fatal(err)
 	}
 }
 
