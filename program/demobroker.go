@@ -60,20 +60,23 @@ func natsDemoBroker(ctx context.Context) (v demoBroker, err error) {
 	return v, nil
 }
 
+// demoFlagOf is flagOf for the demo.
+var demoFlagOf = map[broker.Field]string{"Brokers": "--kafka"}
+
 // kafkaDemoBroker is a topic and a group on a broker, both with a name that nobody has.
 func kafkaDemoBroker(ctx context.Context, brokers []string) (v demoBroker, err error) {
 	name := "longshore-demo-" + nuid.Next()
 	at := kafkabroker.Connection{Brokers: brokers, ClientID: "longshore-demo"}
 	v.topic = name
 	if v.source, err = kafkabroker.NewSource(kafkabroker.Config{Connection: at, Group: name, Topics: []string{name}}); err != nil {
-		return v, usageError{err}
+		return v, usageError{ofFlagsOf(err, demoFlagOf)}
 	}
 	if v.publisher, err = kafkabroker.NewPublisher(kafkabroker.PublisherConfig{Connection: at}); err != nil {
-		return v, usageError{err}
+		return v, usageError{ofFlagsOf(err, demoFlagOf)}
 	}
 	admin, err := kafkabroker.NewAdmin(at)
 	if err != nil {
-		return v, usageError{err}
+		return v, usageError{ofFlagsOf(err, demoFlagOf)}
 	}
 	if err := admin.CreateTopic(ctx, name, demoPartitions); err != nil {
 		admin.Close()

@@ -82,6 +82,28 @@ func TestConfigCheckOfStandardInput(t *testing.T) {
 	}
 }
 
+// TestStandardInputIsNoFile: the other commands say that they do not read their configuration from the standard input.
+func TestStandardInputIsNoFile(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"lag"}, {"top", "--once"}, {"scaler", "--http", ":0"}, {"dlq", "list"}} {
+		var use usageError
+		if _, err := runIn(t.Context(), "", append(args, "-c", "-")...); !errors.As(err, &use) ||
+			!strings.Contains(err.Error(), "-c is -, the standard input") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// TestDemoNamesItsFlag: brokers that are none are told by the flag that names them.
+func TestDemoNamesItsFlag(t *testing.T) {
+	t.Parallel()
+	var use usageError
+	if _, err := run(t.Context(), "demo", "--kafka", "nohost"); !errors.As(err, &use) ||
+		!strings.HasPrefix(err.Error(), "--kafka is") {
+		t.Errorf("%v, want it to name --kafka", err)
+	}
+}
+
 // TestConfigOfTheOtherCommandsFlag: check and show take the file by --config as run does, too, and not twice.
 func TestConfigOfTheOtherCommandsFlag(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,9 @@ var flagOf = map[broker.Field]string{"Brokers": "--brokers", "Group": "--group",
 	"Stream": "--stream", "Consumer": "--durable", "Partitioner": "--partitioner"}
 
 // ofFlags is what an adapter found in its Config, said of the flags.
-func ofFlags(err error) error {
+func ofFlags(err error) error { return ofFlagsOf(err, flagOf) }
+
+func ofFlagsOf(err error, flagOf map[broker.Field]string) error {
 	found := broker.FindingsOf(err)
 	if found == nil {
 		return err

@@ -31,5 +31,9 @@ func until[T any](ctx context.Context, read func() (T, error)) (v T, err error) 
 
 // loadFile reads a configuration file, which may be a pipe.
 func loadFile(ctx context.Context, file string, adapters []string) (*config.Document, error) {
+	if file == "-" {
+		return nil, usageError{errors.New("-c is -, the standard input, which run and config alone read: name a file, or a pipe as " +
+			"/dev/stdin")}
+	}
 	return until(ctx, func() (*config.Document, error) { return config.Load(file, os.LookupEnv, adapters...) })
 }
