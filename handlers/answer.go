@@ -16,7 +16,8 @@ import (
 //	2xx            acked
 //	429            retried, after what Retry-After says, at most longest; and the pool is told that the server has enough to do
 //	503            the same where it has a Retry-After; without one it may be down, and is retried
-//	408, 425       retried, after what Retry-After says
+//	401, 407       retried, after what Retry-After says: it is the login, which all messages have, and which is mended elsewhere
+//	408, 425       the same
 //	421            the same: the server means the connection, and not the request
 //	413            retried after what Retry-After says, which it has where it is temporary (RFC 9110, 15.5.14); else permanent
 //	other 4xx      permanent: the request is wrong, and the next one will be the same
@@ -33,8 +34,9 @@ func verdict(status int, h http.Header, now time.Time, longest time.Duration) er
 	switch {
 	case status >= 300 && status <= 399:
 		return fmt.Errorf("%w: not followed (see docs/handlers.md)", err)
-	case status == http.StatusRequestTimeout, status == http.StatusMisdirectedRequest, status == http.StatusTooEarly,
-		status == http.StatusTooManyRequests, status == http.StatusRequestEntityTooLarge && wait > 0, status >= 500:
+	case status == http.StatusUnauthorized, status == http.StatusProxyAuthRequired, status == http.StatusRequestTimeout,
+		status == http.StatusMisdirectedRequest, status == http.StatusTooEarly, status == http.StatusTooManyRequests,
+		status == http.StatusRequestEntityTooLarge && wait > 0, status >= 500:
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && wait > 0 {
 			return consumer.Overloaded(err, wait)
 		}

@@ -26,8 +26,8 @@ func FuzzVerdict(f *testing.F) {
 			t.Fatalf("%d: %v", status, err)
 		}
 		wait := retryAfter(h, now)
-		refused := status >= 400 && status <= 499 && status != 408 && status != 421 && status != 425 && status != 429 &&
-			(status != 413 || wait <= 0)
+		refused := status >= 400 && status <= 499 && status != 401 && status != 407 && status != 408 && status != 421 &&
+			status != 425 && status != 429 && (status != 413 || wait <= 0)
 		if consumer.IsPermanent(err) != refused {
 			t.Errorf("%d: %v is permanent: %v", status, err, !refused)
 		}

@@ -50,8 +50,9 @@ func TestWebhookAnswers(t *testing.T) {
 	}{
 		{200, "", acked}, {201, "", acked}, {202, "5", acked}, {204, "", acked}, {299, "", acked},
 		{300, "", backoff}, {304, "", backoff},
-		{400, "", permanent}, {401, "", permanent}, {403, "", permanent}, {404, "", permanent}, {409, "", permanent},
+		{400, "", permanent}, {403, "", permanent}, {404, "", permanent}, {409, "", permanent},
 		{410, "", permanent}, {413, "", permanent}, {413, "0", permanent}, {422, "", permanent}, {499, "", permanent},
+		{401, "", backoff}, {407, "", backoff}, {401, "7", 7 * time.Second}, // of the login, which all messages have
 		{408, "", backoff}, {421, "", backoff}, {425, "", backoff}, {429, "", backoff},
 		{408, "7", 7 * time.Second}, {413, "7", 7 * time.Second}, {425, "7", 7 * time.Second}, {429, "7", 7 * time.Second},
 		{500, "", backoff}, {502, "", backoff}, {503, "", backoff}, {504, "", backoff}, {599, "", backoff},

@@ -102,7 +102,7 @@ func (c WebhookConfig) validate() (errs OptionErrors) {
 }
 
 // checkWritten finds what is written in the options and empty, as where a variable is. In Go that is none; in a file somebody
-// meant one, and a request without its login is answered with 401, which gives its message up.
+// meant one, and a request without its login is answered with 401, as often as it is sent.
 func (c WebhookConfig) checkWritten(o Options, errs OptionErrors) OptionErrors {
 	for name, value := range map[string]string{"bearer_token": c.BearerToken.Reveal(), "ca_file": c.CAFile} {
 		if _, written := o.values[name]; written && value == "" {
