@@ -52,7 +52,7 @@ func (x *starter) run(bs []*start, look func([]*start) ([]*start, error), l line
 			signal(x.bells.find)
 		}
 		if len(bs) > 0 {
-			pause(life, retryWait)
+			pause(life, rest(bs, time.Now()))
 		}
 		look, l = x.lookUp, toOffsets // others may have committed meanwhile
 	}
@@ -63,7 +63,8 @@ func (x *starter) answers(bs []*start, err error, open *openEnded) bool {
 	switch code := codeOf(err); {
 	case replaced(code), code == kafka.RebalanceInProgress, errors.Is(err, errOtherTopic):
 		// The next heartbeat tells us where the group is.
-	case errors.Is(err, errDisputed): // the next look tells
+	case errors.Is(err, errDisputed): // the next look tells, or the coordinator does when it knows
+		x.undecided(bs)
 	case code == kafka.OffsetMetadataTooLarge: // the next commit has less
 	case code == codeUnstable: // a transaction is open that may change what is committed
 		if took, long := open.seen(time.Now()); long {
@@ -83,6 +84,37 @@ func (x *starter) answers(bs []*start, err error, open *openEnded) bool {
 		return false
 	}
 	return true
+}
+
+// errUndecided: a coordinator that is cut off from the controller stays behind, and nothing else tells of it.
+var errUndecided = errors.New("kafkabroker: a partition cannot begin before the group's coordinator has the topic that the " +
+	"other brokers have")
+
+// undecided tells of partitions that the coordinator keeps from their beginning for long.
+func (x *starter) undecided(bs []*start) {
+	for _, b := range bs {
+		if !b.otherLog() {
+			continue
+		}
+		b.away.limit = cmp.Or(b.away.limit, unservedLimit)
+		if took, long := b.away.seen(time.Now()); long {
+			x.note.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: %s/%d, for %v: %w", errUndecided, b.topic, b.no,
+				took, errDisputed)})
+		}
+	}
+}
+
+// rest is how long to wait before partitions are looked for again: longer where the coordinator keeps all of them for longer, for
+// each look is three requests.
+func rest(bs []*start, now time.Time) time.Duration {
+	wait := time.Second
+	for _, b := range bs {
+		if b.away.since.IsZero() || !b.otherLog() {
+			return retryWait
+		}
+		wait = min(wait, absence{openEnded: b.away}.pause(now))
+	}
+	return wait
 }
 
 // lookUp reads what is committed. Where that is not enough the leaders are asked, each beside the others: one that does not

@@ -112,3 +112,31 @@ func TestUnservedBeginning(t *testing.T) {
 		}
 	})
 }
+
+// TestUndecidedBeginning: what a coordinator that stays behind keeps from its beginning is told, and looked for once a second.
+func TestUndecidedBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := kit.NewEventQueue()
+		var said []error
+		events.Observe(func(e broker.Event) { said = append(said, e.Err) })
+		x := starter{note: contact{events: events}, bells: newBells()}
+		b, looks := newStart(partitionID{"orders", 1}, nil), 0
+		b.id, b.progress.log = topicID{1}, topicID{2}.log()
+		for began := time.Now(); time.Since(began) < 5*time.Minute; looks++ {
+			if !x.answers([]*start{b}, errDisputed, &openEnded{limit: time.Hour}) {
+				t.Fatal("it is no answer")
+			}
+			time.Sleep(rest([]*start{b}, time.Now()))
+		}
+		events.Tell()
+		if len(said) != 3 || !strings.Contains(said[0].Error(), "orders/1, for 1m0") {
+			t.Errorf("%d warnings, want 3, after 1, 2 and 4 minutes: %v", len(said), said)
+		}
+		if looks > 400 {
+			t.Errorf("%d looks in 5 minutes, want about one a second", looks)
+		}
+		if got := rest([]*start{b, newStart(partitionID{"orders", 2}, nil)}, time.Now()); got != retryWait {
+			t.Errorf("another one waits for %v, want %v", got, retryWait)
+		}
+	})
+}
