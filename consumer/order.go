@@ -33,7 +33,8 @@ const (
 type Lane struct {
 	// Limit is how many may wait in one lane; a few more do, because a chunk is taken whole. Raise it where one key has bursts that
 	// are larger, lower it where a key that fails shall not use so much of the budget. With LaneDeadLetter it is below what each
-	// source has of the budget, or a lane would never be full. Defaults to an eighth of Budget.Messages, at most half of a source's.
+	// source has of the budget, or a lane would never be full; with LaneBlock that is for who wants no such limit, and one key may
+	// take all of the budget. Defaults to an eighth of Budget.Messages, at most half of a source's.
 	Limit int `yaml:"limit" want:"1.."`
 	// Full says what to do with a message that fails while Limit others wait behind it. Defaults to LaneBlock.
 	Full LanePolicy `yaml:"full" want:"block|dead_letter"`
