@@ -67,10 +67,13 @@ func NewLagView(cfg LagViewConfig) (*LagView, error) {
 // Close closes the connection.
 func (v *LagView) Close() { v.link.close() }
 
-// Read asks the server. It tries to connect until ctx ends.
+// Read asks the server. The first one tries to connect until ctx ends; where the connection is lost later, it says so at once.
 func (v *LagView) Read(ctx context.Context) (ConsumerLag, error) {
 	asked := time.Now()
 	l, err := v.read(ctx)
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // so nats.go says that it has no connection, for nothing may wait in it
+		return l, fmt.Errorf("natsbroker: reading lag: %w", v.link.away(nats.ErrDisconnected))
+	}
 	return l, v.link.why(err, asked)
 }
 

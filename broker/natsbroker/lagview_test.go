@@ -72,6 +72,38 @@ func TestLagViewErrors(t *testing.T) {
 	}
 }
 
+// A view whose server went away says so, and where that was; what nats.go says of its buffers is nothing to go by.
+func TestLagViewWhoseServerIsAway(t *testing.T) {
+	t.Parallel()
+	ts := startServer(t)
+	ts.admin().stream()
+	v, err := natsbroker.NewLagView(natsbroker.LagViewConfig{Connection: natsbroker.Connection{URLs: []string{ts.url()}},
+		Stream: "S", Consumer: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	read := func() error { // one that was asked of a server which goes away then has no answer
+		ctx, cancel := context.WithTimeout(t.Context(), patience/10)
+		defer cancel()
+		_, err := v.Read(ctx)
+		return err
+	}
+	if err := read(); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		t.Fatal(err)
+	}
+	ts.down()
+	eventually(t, "it says that there is no connection", func() bool {
+		err := read()
+		return err != nil && strings.Contains(err.Error(), "natsbroker: reading lag: no connection: connection to "+ts.url())
+	})
+	if err := read(); strings.Contains(err.Error(), "buffer") {
+		t.Error(err)
+	}
+	ts.up()
+	eventually(t, "it asks again", func() bool { return errors.Is(read(), jetstream.ErrConsumerNotFound) })
+}
+
 // TestLagViewSaysWhatIsNotThere: it says what is not there, by its name, and what may be the reason; not what the server's API
 // calls it.
 func TestLagViewSaysWhatIsNotThere(t *testing.T) {
