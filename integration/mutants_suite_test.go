@@ -301,6 +301,13 @@ var suiteMutants = []suiteMutant{
 	{"outputs too large accepted", []edit{{outputs, "	return s.b.fits(o)\n", "	return nil\n"}}, "atomic", "OutputsRefused"},
 	{"a revoked claim ends with its time", []edit{{holdings, "if cs.out > 0 && now.Before(cs.by) {", "if now.Before(cs.by) {"}},
 		"partitioned", "Revoked"},
+	{"what was delivered often is dropped", []edit{{"broker/membroker/lease.go",
+		"		case cfg.MaxDeliveries > 0 && int(e.deliveries) >= cfg.MaxDeliveries:\n", "		case e.deliveries >= 20:\n"}}, "leased",
+		"GivenBackOften"},
+	{"an outage undoes what was paused", []edit{{holdings, "	hs.shared.leaseLost, hs.contact = false, at\n",
+		"	if at.Sub(hs.contact) > hs.leaseFor/2 {\n		hs.pauses.Resume()\n	}\n" +
+			"	hs.shared.leaseLost, hs.contact = false, at\n"}}, "partitioned",
+		"DownKeepsSettings"},
 	{"a claim begins after Stop", []edit{{holdings, "	if hs.stop != nil {\n		return nil\n	}\n	return h.begin", "	return h.begin"}},
 		"partitioned", "StoppedAndBounced"},
 }

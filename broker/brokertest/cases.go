@@ -120,7 +120,9 @@ func cases() []testCase {
 		{name: "Recreated", run: recreated, why: again},
 		{name: "RecreatedWhileAway", run: recreatedWhileAway, why: again},
 		{name: "Undecodable", setup: Setup{Lease: longLease}, run: undecodable},
+		{name: "Undecodables", setup: Setup{Lease: longLease}, run: undecodables},
 		{name: "MaxDeliveries", run: maxDeliveries, why: needsMaxDeliveries},
+		{name: "GivenBackOften", setup: Setup{Lease: longLease}, run: givenBackOften, why: needsEndlessDeliveries},
 		{name: "AtMostOnce", run: atMostOnce, why: needsAtMostOnce},
 
 		// Trouble.
@@ -134,6 +136,7 @@ func cases() []testCase {
 		{name: "DownLater", run: downLater, why: again},
 		{name: "DownAgain", setup: Setup{Lease: longLease}, run: downAgain, why: again},
 		{name: "DownPaused", run: downPaused, why: again},
+		{name: "DownKeepsSettings", setup: Setup{Topics: 2}, run: downKeepsSettings, why: again},
 		{name: "HeartbeatsGoOn", run: heartbeatsGoOn, why: again},
 		{name: "Idle", run: idle},
 		{name: "Storm", setup: Setup{Partitions: 4}, run: storm, why: again},

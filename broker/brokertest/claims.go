@@ -356,10 +356,10 @@ func (w *world) ackSlowly(ms ...*member) (stop func()) {
 func settleRacesClose(w *world) {
 	for range 3 {
 		a := w.join(chunk(32), budget(1000, 1<<20))
+		open := w.books.Open() + 200
+		w.produce(0, 200) // before they are handled: a broker may take longer to store them than the handlers need for them
 		stop := w.ackSlowly(a)
 		defer stop()
-		open := w.books.Open() + 200
-		w.produce(0, 200)
 		w.eventually("handlers have acked some, and have more to do", func() bool { return w.books.Open() <= open-24 && a.out() > 24 })
 		w.slow(w.h.RevokeWait / 25)
 		a.close()

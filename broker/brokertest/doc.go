@@ -36,7 +36,8 @@
 //     late;
 //   - Freeze is SetBoth(Shape{Hold: true}), and Thaw is Heal, for what is sent to a process that stands still arrives when it
 //     goes on;
-//   - Kill is Refuse(true), Reset, and Close of the source with a ctx that has ended;
+//   - Kill is Refuse(true), Reset, and Close of the source with a ctx that has ended; where messages are bound to a connection,
+//     whose end gives them back at once, SetBoth(Shape{Hold: true}) instead of Reset, and the client's sockets stay open;
 //   - Down is Refuse(true) and Reset at all proxies of the case, those of Join to come included; Up is Refuse(false);
 //   - SlowSettles is a Latency to the broker.
 //

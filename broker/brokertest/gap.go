@@ -139,3 +139,22 @@ func undecodable(w *world) {
 	w.handledOnce()
 	w.eventually("what was skipped was told as a Gap", func() bool { return m.told.times(broker.Gap) > 0 })
 }
+
+// undecodables proves that what cannot be decoded takes no budget: more of it than the budget has messages holds up nothing that
+// stands behind it.
+func undecodables(w *world) {
+	w.need("Undecodable", w.sys.Undecodable != nil)
+	m := w.join(budget(4, 1<<20))
+	for range 12 {
+		w.sys.Undecodable(w, w.sys.Topics[0])
+	}
+	w.produce(0, 8)
+	for range 2 {
+		ms, err := m.hand.take(4, w.h.patience())
+		if err != nil {
+			return // it stops, and says so
+		}
+		m.mustAck(ms...)
+	}
+	w.handledOnce()
+}

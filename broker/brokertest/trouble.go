@@ -203,6 +203,60 @@ func downPaused(w *world) {
 	w.handledOnce()
 }
 
+// downKeepsSettings proves that what was set before the broker was away holds after it: a topic that is paused stays so, and a
+// budget that was made smaller is kept. An adapter that subscribes anew has to ask for both.
+func downKeepsSettings(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	m := w.join(budget(40, 1<<20))
+	paused, other := w.sys.Topics[0], w.sys.Topics[1]
+	s, sets := m.src.(broker.Rebudgeter)
+	if sets {
+		m.hand.setBudget(broker.Budget{Messages: 5, Bytes: 1 << 20})
+		s.SetBudget(broker.Budget{Messages: 5, Bytes: 1 << 20})
+	}
+	p, pauses := m.src.(broker.Pauser)
+	pauses = pauses && mustPause(w, p, paused)
+	if !sets && !pauses {
+		w.h.skip(w, "the source sets no budget, and does not pause by topic")
+	}
+	w.eventually("an Up event came", func() bool { return m.told.times(broker.Up) == 1 })
+	w.sys.Down(w)
+	w.eventually("a Down event came", func() bool { return m.told.times(broker.Down) > 0 })
+	time.Sleep(3 * w.lease / 2) // so that what is the process's by a lease begins anew
+	w.sys.Up(w)
+	w.eventually("an Up event came after it", func() bool { return m.told.times(broker.Up) > 1 })
+	w.produceTo(paused, 0, 20)
+	w.produceTo(other, 0, 10)
+	if pauses {
+		w.onlyOf(m, other, 10)
+		if err := p.Resume(paused); err != nil {
+			w.Errorf("Resume: %v", err)
+		}
+	}
+	ms := m.take(5)
+	if sets {
+		m.quiet(w.moment(), "the budget that was set before the broker was away is used up")
+	}
+	m.mustAck(ms...)
+	defer m.handle(func(msg *broker.Message) { m.mustAck(msg) })()
+	w.settled()
+	w.handledOnce()
+}
+
+// onlyOf takes and acks n messages of a topic, and fails the case for one of another.
+func (w *world) onlyOf(m *member, topic string, n int) {
+	w.Helper()
+	for range n {
+		msg := m.take(1)[0]
+		if msg.Topic != topic {
+			w.Errorf("a message of topic %s was handed out, which was paused before the broker was away", msg.Topic)
+		}
+		m.mustAck(msg)
+	}
+	m.quiet(w.moment(), "its topic is paused")
+}
+
 // heartbeatsGoOn proves that a process whose handlers are all busy, so that nobody calls Receive, still tells the broker that it
 // lives.
 func heartbeatsGoOn(w *world) {
@@ -251,6 +305,25 @@ func maxDeliveries(w *world) {
 func needsMaxDeliveries(h *Harness) string {
 	if h.Traits.MaxDeliveries == 0 {
 		return "Traits.MaxDeliveries is 0: the broker never drops a message"
+	}
+	return needsRedelivery(h)
+}
+
+// givenBackOften proves that a message comes again however often it is given back, where Traits.MaxDeliveries is 0: brokers
+// divert, or drop, what they have delivered some ten or twenty times, unless they are told not to, and then it is lost.
+func givenBackOften(w *world) {
+	m := w.join()
+	w.produce(0, 1)
+	for run := range int32(25) {
+		m.mustNack(0, run+1, m.take(1)...)
+	}
+	m.mustAck(m.take(1)...)
+	w.settled()
+}
+
+func needsEndlessDeliveries(h *Harness) string {
+	if h.Traits.MaxDeliveries != 0 {
+		return "Traits.MaxDeliveries is set: the broker drops a message that is given back often"
 	}
 	return needsRedelivery(h)
 }
