@@ -400,13 +400,13 @@ func TestWrongFlagsForABroker(t *testing.T) {
 		"produce --brokers h:1 --subject s":         "--subject and --brokers are set: the first is for NATS, the second for Kafka",
 		"produce --brokers u:pw@h:9092":             `--brokers has a user or a password in it`,
 		"lag --group g --brokers u:pw@h:9092":       `--brokers has a user or a password in it`,
-		"demo --kafka u:pw@h:9092":                  `Brokers[0] has a user or a password in it`,
+		"demo --kafka u:pw@h:9092":                  `--kafka has a user or a password in it`,
 		"produce --topic a/b":                       `--topic is "a/b", want a topic's name`,
 		"produce --subject a..b":                    `--subject is "a..b", want a subject without wildcards`,
 		"produce --subject a.*":                     `--subject is "a.*", want a subject without wildcards`,
 		"produce --brokers nohost":                  `--brokers is "nohost", want host:port`,
 		"produce --brokers h:1 --topic= --rate -1":  "--topic is empty\n--rate is -1",
-		"demo --kafka nohost --duration 1s":         `Brokers[0] is "nohost", want host:port`,
+		"demo --kafka nohost --duration 1s":         `--kafka is "nohost", want host:port`,
 	} {
 		_, err := run(t.Context(), strings.Fields(args)...)
 		var use usageError

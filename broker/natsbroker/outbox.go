@@ -34,9 +34,10 @@ type outbox struct {
 	// was nobody to give one. It comes at most once for each batch. nil: nobody is told.
 	settled func(asked int64, err error)
 	// gone is told how many acks were on their way to a consumer that is no more. nil: late is.
-	gone  func(n int)
-	wake  kit.Bell // for the writer
-	doubt kit.Bell // for the voucher
+	gone   func(n int)
+	wake   kit.Bell // for the writer
+	doubt  kit.Bell // for the voucher
+	proven kit.Bell // for who waits until all acks are taken; nil: nobody does
 
 	mu      sync.Mutex
 	settles settles     // to be written
@@ -53,6 +54,7 @@ type outbox struct {
 	asked   connEpoch // for which the voucher was called
 	doubts  uint64    // how many acks were refused, or how often the consumer was said to be no more
 	nobody  nobody    // to take acks
+	proving bool      // somebody waits until all acks are taken
 }
 
 // A question is whether the consumer is still the same: over which connection it is asked, and how often that was in doubt by
@@ -369,7 +371,14 @@ func (o *outbox) answered(r receipt, taken bool) {
 	asked := o.window.asking(r)
 	acks, late := o.window.answered(r, taken, o.clock(), o.settles.acks)
 	o.settles.acks = acks
+	over := o.proving && noneIsOut(o.settles.acks, o.writing, o.window.count)
+	if over {
+		o.proving = false
+	}
 	o.mu.Unlock()
+	if over {
+		o.proven.Ring()
+	}
 	if len(acks) > n {
 		o.rouse()
 	}
@@ -431,6 +440,30 @@ func (o *outbox) pending() int {
 		n++
 	}
 	return n
+}
+
+// allTaken says whether the server is known to have taken all acks.
+func (o *outbox) allTaken() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return noneIsOut(o.settles.acks, o.writing, o.window.count)
+}
+
+// noneIsOut says whether no ack is to be written, is being written, or was written and has no receipt.
+func noneIsOut(acks []pendingAck, writing bool, unproven int) bool {
+	return len(acks) == 0 && !writing && unproven == 0
+}
+
+// hasTaken is allTaken, and where it is not so asks for a receipt now, and rings when it is.
+func (o *outbox) hasTaken() bool {
+	o.mu.Lock()
+	all := noneIsOut(o.settles.acks, o.writing, o.window.count)
+	o.proving, o.window.hurry = !all, o.window.hurry || !all
+	o.mu.Unlock()
+	if !all {
+		o.rouse()
+	}
+	return all
 }
 
 // unproven says whether there is an ack of a message of which it is not known that the server has taken it.

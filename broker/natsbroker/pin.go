@@ -378,10 +378,22 @@ func (p *pin) hidden(doubted int) int {
 	return min(p.fell, doubted)
 }
 
-// gathered takes what the server counts, of which here are here, and says whether all is here. If not, next asks for more.
-func (p *pin) gathered(c count, here int, now, ackWait int64) (done bool) {
+// An ackMark is how many messages had been acked here when the server was asked what it counts, and whether it had taken all of
+// these acks by then.
+type ackMark struct {
+	done  int
+	taken bool
+}
+
+// exact says whether no ack of ours was on its way while the server counted. Else one that it takes a moment later looks like
+// what another process settles; and it makes up for what another process did settle.
+func (p *pin) exact(m ackMark) bool { return m.taken && m.done == p.done }
+
+// gathered takes what the server counts, of which here are here, and says whether all is here; exact: the count can tell. If not,
+// next asks for more.
+func (p *pin) gathered(c count, here int, exact bool, now, ackWait int64) (done bool) {
 	n, sure := p.missing(c, here, now, ackWait)
-	if n == 0 && sure {
+	if n == 0 && sure && exact {
 		p.gathering, p.want = false, 0
 		p.passed(c.last) // what was taken for lost is no hole
 		return true

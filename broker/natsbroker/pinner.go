@@ -89,6 +89,7 @@ func (p *pinner) gather(ctx context.Context, ses *session) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.side.term(ses)/2)
 	defer cancel()
+	mark := p.side.mark(ses)
 	info, err := p.consumer.info(ctx)
 	if err != nil {
 		return
@@ -98,7 +99,7 @@ func (p *pinner) gather(ctx context.Context, ses *session) {
 		gone, ok = p.removed(ctx)
 	}
 	if ok {
-		p.side.gathered(ses, info, gone)
+		p.side.gathered(ses, info, gone, mark)
 	}
 }
 

@@ -146,9 +146,16 @@ func (s pinSide) complete(ses *session, info *jetstream.ConsumerInfo) bool {
 	return s.stock.from.started && here > 0 && here >= info.NumAckPending
 }
 
+// mark is how the acks stand before the server is asked what it counts.
+func (s pinSide) mark(ses *session) ackMark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ackMark{ses.pin.done, s.outbox.allTaken()}
+}
+
 // gathered takes what the server counts, and when nothing is missing lets what came be handed out. gone is what the stream has
-// let go of: it may be here, and is not counted.
-func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone removed) {
+// let go of: it may be here, and is not counted. m was made before the server was asked.
+func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone removed, m ackMark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, p := &s.stock, &ses.pin
@@ -160,7 +167,8 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone remov
 		return
 	}
 	floor := info.AckFloor.Stream // up to it all is settled, what is here too
-	if info.Delivered.Consumer == p.last {
+	exact := p.exact(m)
+	if info.Delivered.Consumer == p.last && exact {
 		if k.giveBackDoubtful(ses, p.doubts(info.NumAckPending)) {
 			k.bells.pin.Ring()
 			return
@@ -168,11 +176,12 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone remov
 		p.fell = max(p.fell-ses.slots.found(floor, gone), 0)
 	}
 	here := ses.slots.above(floor, gone) - p.hidden(ses.slots.doubted(floor, gone))
-	if p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, k.clock.now(), k.leases.ackWait) {
+	if p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, exact, k.clock.now(), k.leases.ackWait) {
 		ses.sort()
 		k.receiver.rouse()
 	}
-	if info.Delivered.Consumer < p.last { // more has come meanwhile
+	// More has come meanwhile, or more acks were taken; else the outbox rings when they are.
+	if info.Delivered.Consumer < p.last || !exact && k.outbox.hasTaken() {
 		k.bells.pin.Ring()
 	}
 	k.bells.pull.Ring()

@@ -65,7 +65,7 @@ func NewSource(cfg Config) (*Source, error) {
 	link.unanswered.least = max(4*c.Poll, 2*requestTimeout)
 	consumer := &remoteConsumer{c, link}
 	s.outbox = newOutbox(clock.now, s.unsent, s.late)
-	s.outbox.gone = s.gone
+	s.outbox.gone, s.outbox.proven = s.gone, s.bells.pin
 	s.outbox.settled = func(asked int64, err error) { s.operations.Tell(broker.Settle, clock.at(asked), err) }
 	s.held = newHoldings(c, clock, s.outbox, events, s.bells)
 

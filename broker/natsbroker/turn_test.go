@@ -263,7 +263,7 @@ func TestAckBeforeTheFirstCount(t *testing.T) {
 		Reply: "$JS.ACK.S.c.2.2.7.1700000000000000000.0"})
 	count := func(pending int) {
 		pinSide{s.held}.gathered(ses, &jetstream.ConsumerInfo{NumAckPending: pending, Delivered: jetstream.SequenceInfo{Consumer: 7},
-			PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: "x"}}}, removed{})
+			PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: "x"}}}, removed{}, ackMark{ses.pin.done, true})
 	}
 	count(1)
 	if len(s.outbox.settles.naks) != 1 || ses.slots.used != 0 {
@@ -318,6 +318,31 @@ func TestAckOfOthersInOurTurn(t *testing.T) {
 	}
 }
 
+// What the server has not taken yet of our acks says nothing of what others settled: what is here stays here.
+func TestOwnAcksOnTheirWay(t *testing.T) {
+	u := playTurn(t)
+	u.arrives(1, 1, 1)
+	u.arrives(1, 2, 2)
+	u.looks(2, 2)
+	out := u.receive(2)
+	u.arrives(1, 3, 3)
+	u.nack(out[0]) // it is gathered again
+	mark := pinSide{u.s.held}.mark(u.b.ses)
+	u.ack(out[1])
+	u.looksBy(mark, 3, 3)
+	if mark = (pinSide{u.s.held}).mark(u.b.ses); mark.taken {
+		t.Error("the server is said to have taken an ack that was not written")
+	}
+	u.looksBy(mark, 3, 3)
+	u.looks(2, 3) // now it has
+	if last := u.comeAgain(4); last != 3 {
+		t.Errorf("%d were given back, want none", last-3)
+	}
+	if n := len(u.receive(1)); n > 0 {
+		t.Errorf("%d messages are handed out though what stands before them is missing", n)
+	}
+}
+
 // A playedTurn is a source whose turn it is.
 type playedTurn struct {
 	t *testing.T
@@ -352,11 +377,15 @@ func (u *playedTurn) comeAgain(consumer uint64) (last uint64) {
 	return consumer - 1
 }
 
-// looks is a look at the consumer, which has so many unsettled messages.
+// looks is a look at the consumer, which has so many unsettled messages, and all acks.
 func (u *playedTurn) looks(pending int, last uint64) {
+	u.looksBy(ackMark{u.b.ses.pin.done, true}, pending, last)
+}
+
+func (u *playedTurn) looksBy(m ackMark, pending int, last uint64) {
 	info := infoOfPin("x")
 	info.NumAckPending, info.Delivered.Consumer = pending, last
-	pinSide{u.s.held}.gathered(u.b.ses, info, removed{})
+	pinSide{u.s.held}.gathered(u.b.ses, info, removed{}, m)
 }
 
 func (u *playedTurn) receive(n int) []broker.Message {

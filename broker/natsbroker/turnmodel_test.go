@@ -191,7 +191,7 @@ func (m *turnModel) look() {
 	}
 	m.say("look: %d pending, #%d, floor %d", info.NumAckPending, m.deliveries, info.AckFloor.Stream)
 	if m.b.ses.pin.id != "" {
-		pinSide{m.s.held}.gathered(m.b.ses, info, removed{})
+		pinSide{m.s.held}.gathered(m.b.ses, info, removed{}, ackMark{m.b.ses.pin.done, true})
 	}
 }
 

@@ -10,8 +10,9 @@
 //
 // A [Schedule] says all that is done: sizes, settings, how handlers act, and [Step]s, each with messages and a [Fault]. [Run]
 // carries it out in a bubble: its processes are consumers whose sources come from a [World], which is one kind of broker. When
-// the last fault is over it is calm: all is mended, one more process joins, or none (Schedule.Alone), and everything has to become
-// settled. Then the book is judged; judge.go has each rule with its reason, and so have repeats.go, order.go and written.go.
+// the last fault is over it is calm: all is mended, one more process joins, or none (Schedule.Alone), and everything has to
+// become settled. Then the book is judged; judge.go has each rule with its reason, and so have repeats.go, order.go and
+// written.go.
 //
 // # What a world is
 //
