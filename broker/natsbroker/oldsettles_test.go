@@ -83,16 +83,22 @@ func TestOldAcksAfterADeletion(t *testing.T) {
 // What is given back takes none of them away either: what was given back while there was no connection, and what was never handed
 // out.
 func TestOldNacksToANewStream(t *testing.T) {
-	for name, meanwhile := range map[string]func(t *testing.T, p *proxy, away *opened, ms []broker.Message){
-		"without a connection": func(t *testing.T, p *proxy, away *opened, ms []broker.Message) {
+	type meanwhile func(t *testing.T, p *proxy, away *opened, ms []broker.Message)
+	for name, c := range map[string]struct {
+		budget    int
+		meanwhile meanwhile
+	}{
+		"without a connection": {500, func(t *testing.T, p *proxy, away *opened, ms []broker.Message) {
 			p.shut()
 			for _, m := range ms {
 				if err := away.Nack(m.Claim, []broker.Back{{Token: m.Token}}); err != nil {
 					t.Fatal(err)
 				}
 			}
-		},
-		"with one": func(_ *testing.T, p *proxy, _ *opened, _ []broker.Message) { p.cut(toServer) },
+		}},
+		"with one": {500, func(_ *testing.T, p *proxy, _ *opened, _ []broker.Message) { p.cut(toServer) }},
+		// Nobody tells it that the consumer was deleted: it looks, by and by.
+		"while it asks for nothing": {20, func(*testing.T, *proxy, *opened, []broker.Message) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,11 +106,11 @@ func TestOldNacksToANewStream(t *testing.T) {
 			a.publish(1, 20)
 			p := startProxy(t, ts.opts.Port)
 			cfg := config(p.url())
-			cfg.Recreate, cfg.AckWait, cfg.Heartbeat = true, time.Minute, time.Minute
-			away := open(t, cfg)
+			cfg.Recreate, cfg.AckWait, cfg.Heartbeat, cfg.Poll = true, time.Minute, time.Minute, time.Second
+			away := open(t, cfg, func(o *broker.Options) { o.Budget.Messages = c.budget })
 			ms := receive(t, away, 10) // and 10 are buffered
 			eventually(t, "all are there", func() bool { return a.info().NumAckPending == 20 })
-			meanwhile(t, p, away, ms)
+			c.meanwhile(t, p, away, ms)
 			a.anew()
 			a.publish(1, 20)
 			cfg.URLs = []string{ts.url()}

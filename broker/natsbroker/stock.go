@@ -491,6 +491,9 @@ func (s *stock) forgetConsumer(ses *session, over connEpoch) {
 	for _, old := range s.sessions() {
 		old.gone = true // else what lost its pin would still settle
 	}
+	if s.outbox.isSure(over) { // nobody was in doubt before, as where nothing was asked for: then what is here may be of either
+		s.older = s.came
+	}
 	s.outbox.letGo(over)
 	s.pulls.doubt()       // another one counts from 1
 	for ses.ready.n > 0 { // some may be deliveries of a consumer made anew
