@@ -35,11 +35,9 @@ func (in *intake) passRetries(submits context.Context, k *claim, ms []broker.Mes
 	now, who := time.Now(), in.cfg.who()
 	var ws []*work
 	for i := range ms {
-		o := readOrigin(&ms[i])
-		o.due = o.due.Add(-ahead.of(o.last, ms[i].Time(), now))
-		due := in.cfg.Retry.Topics.dueOf(&ms[i], o, now)
+		o, due := in.due(&ms[i], ahead, now)
 		if due.After(now) {
-			in.hold(k, ms[i:], due, now)
+			in.hold(k, ms[i:], due, ahead, now)
 			break
 		}
 		o.restore(&ms[i], who)
@@ -62,14 +60,24 @@ func (in *intake) passRetries(submits context.Context, k *claim, ms []broker.Mes
 	}
 }
 
+// due is where a message comes from, and when it may be handled.
+func (in *intake) due(m *broker.Message, ahead *lead, now time.Time) (o origin, due time.Time) {
+	o = readOrigin(m)
+	o.due = o.due.Add(-ahead.of(o.last, m.Time(), now))
+	return o, in.cfg.Retry.Topics.dueOf(m, o, now)
+}
+
 // hold gives back messages that are not due, and holds their claim until the first of them is, and those that come soon after it.
-func (in *intake) hold(k *claim, ms []broker.Message, due, now time.Time) {
-	until := due.Add(in.cfg.Retry.Topics.lateness(k.Topic))
-	k.feed.hold(k.Claim, until) // first, or they would be fetched again at once
+// Where the broker keeps the delay each has its own: else all of them would come again with the first, and again with the second,
+// and a broker that counts deliveries would have them used up without a run.
+func (in *intake) hold(k *claim, ms []broker.Message, first time.Time, ahead *lead, now time.Time) {
+	late := in.cfg.Retry.Topics.lateness(k.Topic)
+	k.feed.hold(k.Claim, first.Add(late)) // before the rest, or they would be fetched again at once
 	back := backs(ms)
-	if k.feed.traits.NativeDelay > 0 {
+	if most := k.feed.traits.NativeDelay; most > 0 {
 		for i := range back {
-			back[i].Delay = min(until.Sub(now), k.feed.traits.NativeDelay)
+			_, due := in.due(&ms[i], ahead, now)
+			back[i].Delay = min(max(due.Add(late).Sub(now), 0), most)
 		}
 	}
 	in.till.nack(k, back, nil)

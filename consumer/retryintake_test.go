@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -66,6 +67,45 @@ type failing struct {
 func (f failing) Receive([]broker.Message) (int, error) { return 0, f.err }
 
 func (failing) Hold(*broker.Claim, time.Time) {}
+
+// unheld is a source that cannot hold a claim; its broker keeps delays.
+type unheld struct{ broker.Source }
+
+// Messages of a retry topic that are due one after the other come each at its time. They all came again with the first, and with
+// the second: a broker that counts deliveries had used them up when their own time came.
+func TestRetriesOfABrokerThatKeepsDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 60
+		main := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		b := membroker.New(membroker.Config{Leased: true, Topics: map[string]int{"in-1m": 1}, Lease: time.Minute})
+		at := time.Now().Add(30 * time.Second)
+		for i := range n {
+			due := at.Add(time.Duration(i) * time.Second).UTC().Format(time.RFC3339Nano)
+			if err := b.Produce(broker.Outgoing{Topic: "in-1m", Value: []byte(fmt.Sprint(i)),
+				Headers: []broker.Header{{Key: broker.HeaderRetryAt, Value: []byte(due)}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var l ledger
+		r := start(t, main, consumer.Config{
+			Retry: consumer.Retry{Topics: &consumer.RetryTopics{
+				Steps: []consumer.RetryStep{{Topic: "in-1m", Delay: 2 * time.Minute}}, Publisher: b.Publisher(),
+				Source: unheld{b.Source(membroker.SourceConfig{Topics: []string{"in-1m"}})},
+			}},
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				if m.Attempt > m.Runs+2 {
+					t.Errorf("message %s is handled as attempt %d, after %d runs", m.Value, m.Attempt, m.Runs)
+				}
+				l.add(m)
+				return nil
+			}})
+		time.Sleep(5 * time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		l.check(t, n)
+	})
+}
 
 // Whatever producers write into the headers, a retry topic's messages are handled, in time.
 func TestForgedRetryHeaders(t *testing.T) {
