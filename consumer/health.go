@@ -93,7 +93,7 @@ func (h *health) mayReceive() bool {
 	held, feeds := h.held(), h.claims.feeds()
 	budget := h.cfg.mainBudget()
 	return slices.ContainsFunc(h.feeds, func(f *feed) bool {
-		if lag := f.lag(); f.retries || lag.Waiting <= lag.Held {
+		if lag := f.lag(); f.retries || lag.Waiting <= lag.Held || lag.Full { // it gives nobody more for now
 			return false
 		}
 		var all broker.Budget
@@ -115,7 +115,7 @@ func (h *health) held() map[*broker.Claim]broker.Budget {
 	held := map[*broker.Claim]broker.Budget{}
 	h.figures.eachHeld(func(m *Message) {
 		b := held[m.Claim]
-		held[m.Claim] = broker.Budget{Messages: b.Messages + 1, Bytes: b.Bytes + int64(len(m.Key)+len(m.Value))}
+		held[m.Claim] = broker.Budget{Messages: b.Messages + 1, Bytes: b.Bytes + int64(weightOf(m))}
 	})
 	return held
 }

@@ -50,6 +50,7 @@ type odd struct {
 	broker.Source
 	waiting atomic.Int64
 	held    atomic.Int64
+	full    atomic.Bool
 	stale   atomic.Bool
 	wedged  atomic.Bool
 	once    sync.Once // Stop may be called by several goroutines at once
@@ -61,7 +62,7 @@ func newOdd(b *membroker.Broker) *odd {
 }
 
 func (o *odd) Lag() broker.Lag {
-	l := broker.Lag{Waiting: o.waiting.Load(), Held: o.held.Load(), Unsettled: o.waiting.Load(), At: time.Now()}
+	l := broker.Lag{Waiting: o.waiting.Load(), Held: o.held.Load(), Unsettled: o.waiting.Load(), Full: o.full.Load(), At: time.Now()}
 	if o.stale.Load() {
 		l.At = time.Unix(1, 0)
 	}
@@ -331,6 +332,24 @@ func TestHealthTakesWaitingForRetriesForLife(t *testing.T) {
 				return consumer.RetryAfter(errors.New("429"), 10*time.Minute)
 			}})
 		r.wantHealthy(t, "all wait", 9*time.Minute)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// While as many messages are out as the broker lets be out, over all processes, it gives none to one that has just started: a
+// restart would change nothing.
+func TestHealthTakesAFullBrokerForLife(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		src := newOdd(b)
+		src.waiting.Store(7)
+		src.full.Store(true)
+		r := start(t, b, consumer.Config{Name: "orders", Source: src, Pool: consumer.Pool{Max: 4},
+			Handler: func(context.Context, *consumer.Message) error { return nil }})
+		r.wantHealthy(t, "the broker gives nobody more", 9*time.Minute)
+		src.full.Store(false)
+		r.wantNoProgress(t, "now it should", noProgress, "received nothing")
 		if err := r.end(); err != nil {
 			t.Fatal(err)
 		}
