@@ -24,6 +24,11 @@ type classic struct {
 	poke  chan struct{}
 	quick int // rounds in a row that ended at once; run's alone
 
+	// telling is held from a decision on what we have until it is told: run, and who releases, do both beside each other. The
+	// sequence without it: a partition drains, and the group wants it again; release decides that it is assigned; run loses it, and
+	// tells that first. Then a claim begins that is not ours, and nothing ends it. It is held over tell, which does not block.
+	telling sync.Mutex
+
 	mu      sync.Mutex
 	me      memberID
 	leads   bool
@@ -192,6 +197,8 @@ func (g *classic) out(err error) {
 }
 
 func (g *classic) lose(err error) {
+	g.telling.Lock()
+	defer g.telling.Unlock()
 	g.mu.Lock()
 	parts := g.has.lose()
 	g.mu.Unlock()
@@ -343,6 +350,8 @@ func (g *classic) plan(ctx context.Context, subs []subscriber) (map[string][]par
 
 // apply takes up a plan of the group.
 func (g *classic) apply(plan []partitionID) {
+	g.telling.Lock()
+	defer g.telling.Unlock()
 	g.mu.Lock()
 	add, drop := g.has.follow(plan)
 	g.mu.Unlock()
@@ -365,6 +374,8 @@ func (g *classic) yield(ctx context.Context) error {
 }
 
 func (g *classic) release(parts []partitionID) {
+	g.telling.Lock()
+	defer g.telling.Unlock()
 	g.mu.Lock()
 	again := g.has.release(parts)
 	g.mu.Unlock()

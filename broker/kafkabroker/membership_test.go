@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -169,6 +170,49 @@ func TestRejoin(t *testing.T) {
 			}
 			if got := g.wantsJoin(); got != tc.want {
 				t.Errorf("wantsJoin is %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestToldInOrder: what the group wants again is told while it is drained, and at that moment it is lost, or to be given up once
+// more. Told the other way round a claim would begin that is not ours, and nothing would end it.
+func TestToldInOrder(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meanwhile func(*classic)
+		last      changeKind
+	}{
+		"lost":             {func(g *classic) { g.lose(kafka.UnknownMemberId) }, lost},
+		"to be given back": {func(g *classic) { g.apply(nil) }, revoking},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Group: testGroup, Topics: []string{"orders"}}.withDefaults()
+			var told []changeKind
+			var ended atomic.Bool
+			var beside sync.WaitGroup
+			releases := false
+			g := newClassic(nil, &cfg, host{topics: func() []string { return cfg.Topics }})
+			g.tell = func(c change) {
+				if releases && c.kind == assigned {
+					beside.Go(func() { tc.meanwhile(g); ended.Store(true) })
+					for range 1000 { // it is on a processor for long enough to end, unless it waits for us
+						if ended.Load() {
+							break
+						}
+						runtime.Gosched()
+					}
+				}
+				told = append(told, c.kind)
+			}
+			p := []partitionID{{"orders", 0}}
+			g.apply(p)
+			g.apply(nil)
+			g.apply(p)
+			releases = true
+			g.release(p)
+			beside.Wait()
+			if want := []changeKind{assigned, revoking, assigned, tc.last}; !slices.Equal(told, want) {
+				t.Errorf("told %v, want %v", told, want)
 			}
 		})
 	}
