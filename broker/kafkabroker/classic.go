@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -155,7 +156,9 @@ func (g *classic) standBack(ctx context.Context) {
 func (g *classic) mend(began time.Time, err error) (wait bool) {
 	switch codeOf(err) {
 	case kafka.MemberIDRequired, kafka.RebalanceInProgress:
-		g.answered(began)
+		if !errors.Is(err, errRejoin) { // that is our own word, and the coordinator may be away
+			g.answered(began)
+		}
 		return g.hasty(began)
 	case kafka.UnknownMemberId:
 		g.out(err)

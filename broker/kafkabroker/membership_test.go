@@ -218,6 +218,22 @@ func TestToldInOrder(t *testing.T) {
 	}
 }
 
+// TestOwnWord: that we want to join again is no answer of the coordinator. While it is away, what was asked last has failed all
+// the same, and our place in the group is not taken for safe.
+func TestOwnWord(t *testing.T) {
+	cfg := Config{Group: testGroup, Topics: []string{"orders"}}.withDefaults()
+	g := newClassic(nil, &cfg, host{
+		topics: func() []string { return cfg.Topics }, tell: func(change) {},
+		trouble: func(time.Time, error) { t.Error("it is told of an exchange, and there was none") },
+	})
+	away := errors.New("no answer")
+	g.fails(away)
+	g.mend(time.Now(), errRejoin)
+	if s := g.contact(); s.failed != away || !s.asked.IsZero() {
+		t.Errorf("asked at %v, failed: %v, want what failed before", s.asked, s.failed)
+	}
+}
+
 // TestSilence: a coordinator that was away for longer than a session, and still has the group as it was. A broker that is killed
 // and started again is such a one: it gives every member it had written down a new session. Who gave its partitions up in the
 // silence has to join again: heartbeats alone are answered for ever, and the group thinks that they are being worked on.
