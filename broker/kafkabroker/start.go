@@ -22,6 +22,7 @@ type start struct {
 
 	// What came of it.
 	place
+	waits    bool // for the group to assign the topic that was there at our last look
 	dispute  dispute
 	at       position // what is committed
 	lapsed   bool     // it is not any more: the group has forgotten it
@@ -65,6 +66,9 @@ func (b *start) otherLog() bool {
 	was, is := b.progress.log, b.id.log()
 	return b.reset == nil && b.at.offset >= 0 && was != 0 && is != 0 && was != is
 }
+
+// undecided says whether the coordinator keeps it from its beginning, for it has another topic than our last look.
+func (b *start) undecided() bool { return b.waits || b.otherLog() }
 
 // A dispute is that what is committed is of another topic than the one of our last look. Which of the two is the old one is not
 // known before a look that begins later: a member that has not looked since the topic was made anew reads here what others have

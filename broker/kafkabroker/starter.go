@@ -61,9 +61,9 @@ func (x *starter) run(bs []*start, look func([]*start) ([]*start, error), l line
 // answers says whether what keeps partitions from their beginning is an answer, and tells of it where it keeps them for long.
 func (x *starter) answers(bs []*start, err error, open *openEnded) bool {
 	switch code := codeOf(err); {
-	case replaced(code), code == kafka.RebalanceInProgress, errors.Is(err, errOtherTopic):
+	case replaced(code), code == kafka.RebalanceInProgress:
 		// The next heartbeat tells us where the group is.
-	case errors.Is(err, errDisputed): // the next look tells, or the coordinator does when it knows
+	case errors.Is(err, errDisputed), errors.Is(err, errOtherTopic): // a look tells, or the coordinator does when it knows
 		x.undecided(bs)
 	case code == kafka.OffsetMetadataTooLarge: // the next commit has less
 	case code == codeUnstable: // a transaction is open that may change what is committed
@@ -93,13 +93,17 @@ var errUndecided = errors.New("kafkabroker: a partition cannot begin before the 
 // undecided tells of partitions that the coordinator keeps from their beginning for long.
 func (x *starter) undecided(bs []*start) {
 	for _, b := range bs {
-		if !b.otherLog() {
+		if !b.undecided() {
 			continue
+		}
+		why := errDisputed
+		if b.waits {
+			why = errOtherTopic
 		}
 		b.away.limit = cmp.Or(b.away.limit, unservedLimit)
 		if took, long := b.away.seen(time.Now()); long {
 			x.note.events.Say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("%w: %s/%d, for %v: %w", errUndecided, b.topic, b.no,
-				took, errDisputed)})
+				took, why)})
 		}
 	}
 }
@@ -109,7 +113,7 @@ func (x *starter) undecided(bs []*start) {
 func rest(bs []*start, now time.Time) time.Duration {
 	wait := time.Second
 	for _, b := range bs {
-		if b.away.since.IsZero() || !b.otherLog() {
+		if b.away.since.IsZero() || !b.undecided() {
 			return retryWait
 		}
 		wait = min(wait, absence{openEnded: b.away}.pause(now))
@@ -276,12 +280,13 @@ func begunWith(b *start, at map[partitionID]position) (first int, err error) {
 func (x *starter) place(bs []*start) (led, left []*start, err error) {
 	var waits error
 	for _, b := range bs {
-		b.place = x.atlas.of(b.partitionID)
+		b.place, b.waits = x.atlas.of(b.partitionID), false
 		switch {
 		case b.leader < 0:
 			left, err = append(left, b), b.unled()
 		case !x.m.assigns(b.partitionID, b.id):
 			b.await()
+			b.waits = true
 			left, waits = append(left, b), fmt.Errorf("%s/%d: %w", b.topic, b.no, errOtherTopic)
 		default:
 			led = append(led, b)

@@ -115,28 +115,51 @@ func TestUnservedBeginning(t *testing.T) {
 
 // TestUndecidedBeginning: what a coordinator that stays behind keeps from its beginning is told, and looked for once a second.
 func TestUndecidedBeginning(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		events := kit.NewEventQueue()
-		var said []error
-		events.Observe(func(e broker.Event) { said = append(said, e.Err) })
-		x := starter{note: contact{events: events}, bells: newBells()}
-		b, looks := newStart(partitionID{"orders", 1}, nil), 0
-		b.id, b.progress.log = topicID{1}, topicID{2}.log()
-		for began := time.Now(); time.Since(began) < 5*time.Minute; looks++ {
-			if !x.answers([]*start{b}, errDisputed, &openEnded{limit: time.Hour}) {
-				t.Fatal("it is no answer")
-			}
-			time.Sleep(rest([]*start{b}, time.Now()))
-		}
-		events.Tell()
-		if len(said) != 3 || !strings.Contains(said[0].Error(), "orders/1, for 1m0") {
-			t.Errorf("%d warnings, want 3, after 1, 2 and 4 minutes: %v", len(said), said)
-		}
-		if looks > 400 {
-			t.Errorf("%d looks in 5 minutes, want about one a second", looks)
-		}
-		if got := rest([]*start{b, newStart(partitionID{"orders", 2}, nil)}, time.Now()); got != retryWait {
-			t.Errorf("another one waits for %v, want %v", got, retryWait)
-		}
-	})
+	other := partitionID{"orders", 1}
+	disputed := newStart(other, nil)
+	disputed.id, disputed.progress.log = topicID{1}, topicID{2}.log()
+	cfg := Config{Topics: []string{"orders"}}.withDefaults()
+	a := newAtlas(&cfg)
+	a.learn(a.begin(), map[string]topic{"orders": {id: topicID{2}, leaders: []int32{1, 1}}}, false)
+	for name, tc := range map[string]struct {
+		b   *start
+		why func(x *starter, b *start) error
+	}{
+		"what is committed is of another topic": {disputed, func(*starter, *start) error { return errDisputed }},
+		"the group assigns another topic": {newStart(other, nil), func(x *starter, b *start) error {
+			_, _, err := x.place([]*start{b})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				events := kit.NewEventQueue()
+				var said []error
+				events.Observe(func(e broker.Event) { said = append(said, e.Err) })
+				x := starter{note: contact{events: events}, bells: newBells(), atlas: a, m: &behind{}}
+				b, looks := tc.b, 0
+				for began := time.Now(); time.Since(began) < 5*time.Minute; looks++ {
+					if !x.answers([]*start{b}, tc.why(&x, b), &openEnded{limit: time.Hour}) {
+						t.Fatal("it is no answer")
+					}
+					time.Sleep(rest([]*start{b}, time.Now()))
+				}
+				events.Tell()
+				if len(said) != 3 || !strings.Contains(said[0].Error(), "orders/1, for 1m0") {
+					t.Errorf("%d warnings, want 3, after 1, 2 and 4 minutes: %v", len(said), said)
+				}
+				if looks > 400 {
+					t.Errorf("%d looks in 5 minutes, want about one a second", looks)
+				}
+				if got := rest([]*start{b, newStart(partitionID{"orders", 2}, nil)}, time.Now()); got != retryWait {
+					t.Errorf("another one waits for %v, want %v", got, retryWait)
+				}
+			})
+		})
+	}
 }
+
+// behind is a membership of a group that has not heard that a topic was made anew.
+type behind struct{ membership }
+
+func (*behind) assigns(partitionID, topicID) bool { return false }
