@@ -32,6 +32,7 @@ type member struct {
 	version  int  // of what we own
 	told     int  // the version that the group has heard of
 	untold   bool // the group may not know all of terms
+	raises   bool // the next answer is what the epochs of partitions count from: see raise
 	asked    time.Duration
 	normal   time.Duration // between two beats, at most
 	due      time.Time
@@ -106,6 +107,9 @@ func (m *member) answered(b sentBeat, a beatAnswer, now time.Time) (changes []ch
 		m.epoch = a.epoch
 		m.restless = now.Add(restlessFor)
 	}
+	if m.raises {
+		m.raise()
+	}
 	if a.told {
 		wanted := make(map[logPart]int32, len(a.assigned))
 		for _, p := range a.assigned {
@@ -130,6 +134,24 @@ func (m *member) answered(b sentBeat, a beatAnswer, now time.Time) (changes []ch
 		m.due = now
 	}
 	return changes, unnamed
+}
+
+// raise takes what we have for assigned at the epoch that we are at. So does a broker that is new to epochs of partitions (Kafka
+// 4.3, after an upgrade): what it has read of the group has the member's alone. By older ones it would refuse our commits for
+// ever.
+func (m *member) raise() {
+	m.raises = false
+	for p := range m.wanted {
+		m.wanted[p] = m.epoch
+	}
+	for _, t := range m.owned {
+		t.since = m.epoch
+	}
+	heard := m.told == m.version
+	m.version++
+	if heard { // which partitions we have is no news
+		m.told = m.version
+	}
 }
 
 // neverHad says whether the group wants us no more to have what we never had: its topic was deleted before we heard its name. The

@@ -65,6 +65,42 @@ func TestCommitters(t *testing.T) {
 	}
 }
 
+// TestEpochsByAnUpgrade: the brokers of a group are upgraded to Kafka 4.3. What they have read of it has no epochs of partitions:
+// they take the member's for those, and refuse commits by the older ones at which partitions were assigned. So what is ours by an
+// answer since then is committed by the epoch of that. The group hears nothing new of what we have.
+func TestEpochsByAnUpgrade(t *testing.T) {
+	cfg := Config{Group: testGroup, Topics: []string{"a"}, Membership: "consumer"}.withDefaults()
+	g := newModern(nil, &cfg, host{topics: func() []string { return cfg.Topics }, tell: func(change) {}})
+	before := groupSettings{session: time.Second}
+	after := before
+	after.epochs = true
+	g.hold(before)
+	g.m.named(map[topicID]string{{1}: "a"})
+	answer := func(epoch int32, ps ...logPart) {
+		changes, _ := g.m.answered(g.m.beat(), beatAnswer{epoch: epoch, told: len(ps) > 0, assigned: ps}, time.Now())
+		g.announce(changes)
+	}
+	check := func(when string, want int32) {
+		t.Helper()
+		if me, ours := g.committers()(partitionID{"a", 0}); !ours || me.generation != want {
+			t.Errorf("%s: committed by epoch %d, ours: %v, want epoch %d", when, me.generation, ours, want)
+		}
+	}
+	p := logPart{topicID{1}, 0}
+	answer(3, p)
+	answer(7)
+	check("one epoch for all", 7)
+	g.hold(after)
+	answer(7)
+	check("after the upgrade", 7)
+	if b := g.m.beat(); b.owned != nil || b.full != nil {
+		t.Errorf("the group is told of %v", b.owned)
+	}
+	g.hold(after)
+	answer(9)
+	check("later", 7)
+}
+
 // TestStaleCommit: a commit is refused for its epoch. It is not made again by a newer one: by that the broker takes a commit of
 // any partition, whoever has it.
 func TestStaleCommit(t *testing.T) {

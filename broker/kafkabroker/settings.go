@@ -36,9 +36,7 @@ func (g *modern) learn(ctx context.Context) {
 	cancel()
 	switch {
 	case err == nil:
-		g.mu.Lock()
-		g.session.length, g.epochs = s.session, s.epochs
-		g.mu.Unlock()
+		g.hold(s)
 		g.readAt = time.Now().Add(settingsEvery)
 		if s.session > longSession && s != g.complain {
 			g.complain = s
@@ -53,6 +51,14 @@ func (g *modern) learn(ctx context.Context) {
 			g.warn(fmt.Errorf("group %s: a silence of %v is taken for the end of the session: %w", g.cfg.Group, g.contact().length, err))
 		}
 	}
+}
+
+// hold takes what the broker holds the group to.
+func (g *modern) hold(s groupSettings) {
+	g.mu.Lock()
+	g.m.raises = g.m.raises || s.epochs && !g.epochs
+	g.session.length, g.epochs = s.session, s.epochs
+	g.mu.Unlock()
 }
 
 // complaint says what a long session means.
