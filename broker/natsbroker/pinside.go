@@ -185,15 +185,9 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone remov
 		p.fell = max(p.fell-ses.slots.found(floor, gone), 0)
 	}
 	here := ses.slots.above(floor, gone) - p.hidden(ses.slots.doubted(floor, gone))
-	looked := func() gatherStep {
-		return p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, exact, k.clock.now(), k.leases.ackWait)
-	}
-	step := looked()
-	if step == gatherBack && !k.giveBackDoubtful(ses, doubtAll) { // all that is here is out
-		step = looked()
-	}
-	switch step {
+	switch p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, exact, k.clock.now(), k.leases.ackWait) {
 	case gatherBack:
+		k.giveBackDoubtful(ses, doubtAll)
 		k.bells.pin.Ring()
 	case gatherDone:
 		ses.sort()
