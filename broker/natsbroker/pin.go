@@ -56,9 +56,7 @@ type pin struct {
 	done     int // and what was acked of it here, once each: what comes again and was finished is counted already, or too low
 	balance  int // what was unsettled at the last look, less the firsts, and with what was done
 	balanced bool
-	fell     int   // by how much the balance fell by what others settled of what is out here, and of which it is not known what
-	fallen   bool  // it fell, and what is here and not out has not gone back since
-	gaveBack int64 // when that was last
+	fell     int // by how much the balance fell by what others settled of what is out here, and of which it is not known what
 
 	unsure uint64 // the newest delivery by the server's count, where it is not one that came here
 	since  int64  // since when it is
@@ -366,15 +364,9 @@ func (p *pin) doubts(pending int) doubt {
 		return doubtAgain
 	case p.balance < was:
 		p.fell += was - p.balance
-		p.fallen = true
 		return doubtAll
 	}
 	return doubtNone
-}
-
-// recounted takes that the server counts its deliveries anew, from a lower number: somebody has reset the consumer.
-func (p *pin) recounted(last uint64) {
-	p.last, p.balanced, p.firsts, p.done, p.fell, p.fallen = last, false, 0, 0, 0, false
 }
 
 // hidden is how many of the messages that are here are not counted by the server, though it is not known which: what is out, and
@@ -391,44 +383,23 @@ func (p *pin) hidden(doubted int) int {
 type ackMark struct {
 	done  int
 	taken bool
-	last  uint64 // the newest delivery here by then
 }
 
 // exact says whether no ack of ours was on its way while the server counted. Else one that it takes a moment later looks like
 // what another process settles; and it makes up for what another process did settle.
 func (p *pin) exact(m ackMark) bool { return m.taken && m.done == p.done }
 
-// A gatherStep is what a look at the count comes to.
-type gatherStep int
-
-const (
-	gatherOn   gatherStep = iota // something is missing, or may be
-	gatherBack                   // all seems to be here, and others may have settled some of it
-	gatherDone
-)
-
 // gathered takes what the server counts, of which here are here, and says whether all is here; exact: the count can tell. If not,
 // next asks for more.
-//
-// What others settled matters only when nothing else is missing: until then it goes back for each ack of theirs, and each time
-// counts as a delivery. Nor does it then go back look after look, whatever makes the count fall: what a limit removes, and what
-// was in doubt and is acked here.
-func (p *pin) gathered(c count, here int, exact bool, now, ackWait int64) gatherStep {
+func (p *pin) gathered(c count, here int, exact bool, now, ackWait int64) (done bool) {
 	n, sure := p.missing(c, here, now, ackWait)
-	switch pause := gatherPause(ackWait); {
-	case n > 0 || !sure || !exact:
-		p.want = p.wants(n, sure, now, pause)
-		return gatherOn
-	case p.fallen && p.gaveBack != 0 && now-p.gaveBack < pause:
-		p.want = 0
-		return gatherOn
-	case p.fallen:
-		p.fallen, p.gaveBack, p.want = false, now, 0
-		return gatherBack
+	if n == 0 && sure && exact {
+		p.gathering, p.want = false, 0
+		p.passed(c.last) // what was taken for lost is no hole
+		return true
 	}
-	p.gathering, p.want = false, 0
-	p.passed(c.last) // what was taken for lost is no hole
-	return gatherDone
+	p.want = p.wants(n, sure, now, gatherPause(ackWait))
+	return false
 }
 
 // asked says that what next said was sent.

@@ -150,7 +150,7 @@ func (s pinSide) complete(ses *session, info *jetstream.ConsumerInfo) bool {
 func (s pinSide) mark(ses *session) ackMark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return ackMark{ses.pin.done, s.outbox.allTaken(), ses.pin.last}
+	return ackMark{ses.pin.done, s.outbox.allTaken()}
 }
 
 // gathered takes what the server counts, and when nothing is missing lets what came be handed out. gone is what the stream has
@@ -168,28 +168,15 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone remov
 	}
 	floor := info.AckFloor.Stream // up to it all is settled, what is here too
 	exact := p.exact(m)
-	if info.Delivered.Consumer < p.last && m.last == p.last {
-		p.recounted(info.Delivered.Consumer)
-		k.bells.watch.Ring()
-	}
 	if info.Delivered.Consumer == p.last && exact {
-		switch p.doubts(info.NumAckPending) {
-		case doubtAgain:
-			if k.giveBackDoubtful(ses, doubtAgain) {
-				k.bells.pin.Ring()
-				return
-			}
-		case doubtAll:
-			ses.slots.doubt()
+		if k.giveBackDoubtful(ses, p.doubts(info.NumAckPending)) {
+			k.bells.pin.Ring()
+			return
 		}
 		p.fell = max(p.fell-ses.slots.found(floor, gone), 0)
 	}
 	here := ses.slots.above(floor, gone) - p.hidden(ses.slots.doubted(floor, gone))
-	switch p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, exact, k.clock.now(), k.leases.ackWait) {
-	case gatherBack:
-		k.giveBackDoubtful(ses, doubtAll)
-		k.bells.pin.Ring()
-	case gatherDone:
+	if p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, exact, k.clock.now(), k.leases.ackWait) {
 		ses.sort()
 		k.receiver.rouse()
 	}

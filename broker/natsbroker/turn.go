@@ -93,8 +93,14 @@ func (s *stock) regather(ses *session) {
 }
 
 // giveBackDoubtful gives back what others may have settled and is not handed out: it comes again at once, if it is not settled.
-// It says whether there was some.
+// It says whether there was some. What is handed out is marked.
 func (s *stock) giveBackDoubtful(ses *session, d doubt) (some bool) {
+	if d == doubtNone {
+		return false
+	}
+	if d == doubtAll {
+		ses.slots.doubt()
+	}
 	now := s.clock.now()
 	for range ses.ready.n {
 		i := ses.ready.pop()

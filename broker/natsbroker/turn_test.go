@@ -263,7 +263,7 @@ func TestAckBeforeTheFirstCount(t *testing.T) {
 		Reply: "$JS.ACK.S.c.2.2.7.1700000000000000000.0"})
 	count := func(pending int) {
 		pinSide{s.held}.gathered(ses, &jetstream.ConsumerInfo{NumAckPending: pending, Delivered: jetstream.SequenceInfo{Consumer: 7},
-			PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: "x"}}}, removed{}, ackMark{ses.pin.done, true, ses.pin.last})
+			PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: "x"}}}, removed{}, ackMark{ses.pin.done, true})
 	}
 	count(1)
 	if len(s.outbox.settles.naks) != 1 || ses.slots.used != 0 {
@@ -343,59 +343,6 @@ func TestOwnAcksOnTheirWay(t *testing.T) {
 	}
 }
 
-// What is in doubt and acked here, and what another settles meanwhile, does not let what waits here go back each time: it does so
-// when all seems to be here, and not again soon.
-func TestDoubtGoesBackOnce(t *testing.T) {
-	u := playTurn(t)
-	u.arrives(2, 1, 1)
-	u.arrives(2, 2, 2)
-	u.arrives(2, 3, 3)
-	u.looks(3, 3)
-	u.comeAgain(4)
-	u.looks(3, 6)
-	out := u.receive(3)
-	u.arrives(1, 4, 7)
-	u.arrives(1, 5, 8)
-	_ = u.s.Nack(out[0].Claim, []broker.Back{{Token: out[0].Token}})
-	u.s.outbox.settles.naks = nil // it is on its way for long
-	u.looks(5, 8)
-	u.looks(4, 8) // another one settled 3
-	u.ack(out[1])
-	u.looks(3, 8)
-	if last := u.comeAgain(9); last != 8 {
-		t.Fatalf("%d were given back while the first is missing, want none", last-8)
-	}
-	u.ack(out[2])
-	u.looks(3, 8)
-	u.arrives(3, 1, 9)
-	u.looks(3, 9)
-	if last := u.comeAgain(10); last != 12 {
-		t.Fatalf("%d were given back when all seemed to be here, want 3", last-9)
-	}
-	u.looks(3, 12)
-	if ms := u.receive(3); len(ms) != 3 || ms[0].Offset != 1 {
-		t.Errorf("%d messages are handed out, want 3", len(ms))
-	}
-}
-
-// Somebody resets the consumer while it is gathered: it counts from the beginning, and what is missing does not come.
-func TestResetWhileGathering(t *testing.T) {
-	u := playTurn(t)
-	u.arrives(1, 1, 1)
-	u.arrives(1, 2, 2)
-	u.looks(2, 2)
-	u.nack(u.receive(1)...)
-	u.looks(2, 2)
-	u.looks(0, 0)
-	u.looks(0, 0)
-	if u.b.ses.pin.gathering {
-		t.Error("it waits for what is missing by the count before")
-	}
-	if ms := u.receive(2); len(ms) != 1 || ms[0].Offset != 2 {
-		t.Errorf("%d messages are handed out, want the one that is here", len(ms))
-	}
-}
-
 // A playedTurn is a source whose turn it is.
 type playedTurn struct {
 	t *testing.T
@@ -432,7 +379,7 @@ func (u *playedTurn) comeAgain(consumer uint64) (last uint64) {
 
 // looks is a look at the consumer, which has so many unsettled messages, and all acks.
 func (u *playedTurn) looks(pending int, last uint64) {
-	u.looksBy(ackMark{u.b.ses.pin.done, true, u.b.ses.pin.last}, pending, last)
+	u.looksBy(ackMark{u.b.ses.pin.done, true}, pending, last)
 }
 
 func (u *playedTurn) looksBy(m ackMark, pending int, last uint64) {

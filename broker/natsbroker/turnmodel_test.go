@@ -181,9 +181,6 @@ func (m *turnModel) acked(x *modelMessage, lost bool) {
 
 // look tells what the server counts.
 func (m *turnModel) look() {
-	if m.oneIn(2) {
-		m.b.ses.pin.gaveBack = 0 // that was long ago
-	}
 	info := infoOfPin("x")
 	info.NumAckPending, info.Delivered = len(m.those(isAny)), jetstream.SequenceInfo{Consumer: m.deliveries}
 	for _, x := range m.ms {
@@ -194,8 +191,7 @@ func (m *turnModel) look() {
 	}
 	m.say("look: %d pending, #%d, floor %d", info.NumAckPending, m.deliveries, info.AckFloor.Stream)
 	if m.b.ses.pin.id != "" {
-		taken := len(m.those(func(x *modelMessage) bool { return x.handled })) == 0
-		pinSide{m.s.held}.gathered(m.b.ses, info, removed{}, ackMark{m.b.ses.pin.done, taken, m.b.ses.pin.last})
+		pinSide{m.s.held}.gathered(m.b.ses, info, removed{}, ackMark{m.b.ses.pin.done, true})
 	}
 }
 
