@@ -385,6 +385,9 @@ func (f *field) settle(t *testing.T) account {
 	t.Helper()
 	acked, sent := f.load.confirmed()
 	quiet := lengths(10*time.Second, 20*time.Second) + 2*f.config.Busy
+	if f.config.Letters != "" { // one that cannot be published is tried again within 12 s, and holds up its key till then
+		quiet += 15 * time.Second
+	}
 	last, since := -1, time.Now()
 	for time.Since(since) < quiet {
 		b := f.on.progress(t)

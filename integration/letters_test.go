@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -62,14 +63,19 @@ func newPublisher(c consumerConfig, confirm time.Duration) (broker.Publisher, er
 // stamped stamps dead letters that were confirmed, before the product hears of it.
 type stamped struct {
 	broker.Publisher
-	clock *ledger.Reporter
+	clock interface{ Letter(seq int64) error }
 }
 
 func (s stamped) Publish(ctx context.Context, ms []broker.Outgoing) error {
-	if err := s.Publisher.Publish(ctx, ms); err != nil {
+	err := s.Publisher.Publish(ctx, ms)
+	var each *broker.PublishError
+	if err != nil && !errors.As(err, &each) {
 		return err
 	}
-	for _, m := range ms {
+	for i, m := range ms {
+		if each != nil && each.Errs[i] != nil {
+			continue
+		}
 		seq, err := originOf(m)
 		if err == nil {
 			err = s.clock.Letter(seq)
@@ -78,8 +84,38 @@ func (s stamped) Publish(ctx context.Context, ms []broker.Outgoing) error {
 			return fmt.Errorf("stamping a dead letter: %w", err)
 		}
 	}
+	return err
+}
+
+// What is confirmed beside others that are not is stamped, too: the product goes on with its key.
+func TestStampedAmongOthers(t *testing.T) {
+	some := &broker.PublishError{Errs: []error{nil, errors.New("no answer"), nil}}
+	ms := make([]broker.Outgoing, len(some.Errs))
+	for i := range ms {
+		ms[i].Headers = []broker.Header{{Key: broker.HeaderOriginalOffset, Value: strconv.AppendInt(nil, int64(i), 10)}}
+	}
+	for want, err := range map[string]error{"[0 1 2]": nil, "[0 2]": some, "[]": broker.ErrRefused} {
+		var got stampList
+		if was := (stamped{answering{err: err}, &got}).Publish(t.Context(), ms); was != err || fmt.Sprint(got) != want {
+			t.Errorf("after %v: %v is stamped, want %v; said %v", err, got, want, was)
+		}
+	}
+}
+
+type stampList []int64
+
+func (l *stampList) Letter(seq int64) error {
+	*l = append(*l, seq)
 	return nil
 }
+
+// answering answers all the same.
+type answering struct {
+	broker.Publisher
+	err error
+}
+
+func (a answering) Publish(context.Context, []broker.Outgoing) error { return a.err }
 
 // originOf is where a dead letter's message stood, in one number.
 func originOf(m broker.Outgoing) (int64, error) {
