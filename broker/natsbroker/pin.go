@@ -52,11 +52,7 @@ type pin struct {
 	again     bool   // the newest delivery was not its message's first
 	arrived   int64  // when it came
 
-	firsts   int // deliveries, in our turn, of what was not unsettled before; those that were lost may be some
-	done     int // and what was acked of it here, once each: what comes again and was finished is counted already, or too low
-	balance  int // what was unsettled at the last look, less the firsts, and with what was done
-	balanced bool
-	fell     int // by how much the balance fell by what others settled of what is out here, and of which it is not known what
+	balance balance
 
 	unsure uint64 // the newest delivery by the server's count, where it is not one that came here
 	since  int64  // since when it is
@@ -100,12 +96,13 @@ type count struct {
 //
 // While we are pinned each delivery comes to us. So when the server had made no other delivery than have come here by now, what
 // it counts and we do not have is elsewhere: out with the process before, or given back by it, or on its way to the server as our
-// ack. A delivery that does not come for a quarter of the ack wait is taken for lost; what was in it is counted.
+// ack. A delivery that does not come for a quarter of the ack wait is taken for lost; what was in it is counted. Nor is a count
+// waited for longer that is behind what came here: somebody has reset the consumer, and it begins anew.
 func (p *pin) missing(c count, here int, now, ackWait int64) (n int, sure bool) {
 	if c.last != p.unsure {
 		p.unsure, p.since = c.last, now
 	}
-	late := c.last > p.last && now-p.since >= ackWait/4 && now-p.arrived >= ackWait/4
+	late := now-p.since >= ackWait/4 && now-p.arrived >= ackWait/4
 	return max(c.pending-here, 0), c.last == p.last || late
 }
 
@@ -120,7 +117,7 @@ func (p *pin) wants(n int, sure bool, now, pause int64) int {
 	switch {
 	case n > 0 && sure && p.again:
 		// What is to be redelivered comes before all else, so the others do, too. Some of that may be here, when we are slow
-		// ourselves.
+		// ourselves: of what waits for its lease, the whole of it may stand before what is missing. So it is asked for more each time.
 		return n + p.twice
 	case n > 0 && now-p.arrived >= pause:
 		return 1
@@ -266,7 +263,7 @@ func (p *pin) delivered(d delivery, now int64, twice bool) {
 	}
 	p.last, p.again, p.arrived = max(p.last, d.consumer), d.delivered > 1, now
 	if d.delivered == 1 {
-		p.firsts++
+		p.balance.firsts++
 	}
 	if p.gathering && twice {
 		p.twice++
@@ -276,7 +273,7 @@ func (p *pin) delivered(d delivery, now int64, twice bool) {
 // passed takes that the deliveries up to one, which did not come, will not come: they may have been first ones.
 func (p *pin) passed(consumer uint64) {
 	if consumer > p.last {
-		p.firsts += int(consumer - p.last)
+		p.balance.firsts += int(consumer - p.last)
 		p.last = consumer
 	}
 }
@@ -343,63 +340,64 @@ func (p *pin) revoke(now, term int64, wait time.Duration) (by int64) {
 	return p.by
 }
 
-// A doubt is which of what is here may have been settled by others. It would be taken for something that is missing.
-type doubt int
-
-const (
-	doubtNone  doubt = iota
-	doubtAgain       // what was delivered before
-	doubtAll
-)
-
-// doubts takes what the server counts, when all deliveries that it had made are here. The process before may settle something
-// yet: its acks were on their way. Where the count says that somebody did since the last look, it may be any of what is here:
-// after a crash the server may have forgotten that it had delivered a message before. The first look has none before it to
-// compare with.
-func (p *pin) doubts(pending int) doubt {
-	was, first := p.balance, !p.balanced
-	p.balance, p.balanced = pending-p.firsts+p.done, true
-	switch {
-	case first:
-		return doubtAgain
-	case p.balance < was:
-		p.fell += was - p.balance
-		return doubtAll
-	}
-	return doubtNone
-}
-
-// hidden is how many of the messages that are here are not counted by the server, though it is not known which: what is out, and
-// others may have settled, cannot go back as the rest does.
-func (p *pin) hidden(doubted int) int {
-	if doubted == 0 {
-		p.fell = 0
-	}
-	return min(p.fell, doubted)
-}
-
-// An ackMark is how many messages had been acked here when the server was asked what it counts, and whether it had taken all of
-// these acks by then.
-type ackMark struct {
-	done  int
-	taken bool
+// A mark is how things stood here when the server was asked what it counts.
+type mark struct {
+	done  int    // acked here
+	taken bool   // and the server had taken all of these acks
+	last  uint64 // the newest delivery
 }
 
 // exact says whether no ack of ours was on its way while the server counted. Else one that it takes a moment later looks like
 // what another process settles; and it makes up for what another process did settle.
-func (p *pin) exact(m ackMark) bool { return m.taken && m.done == p.done }
+func (p *pin) exact(m mark) bool { return m.taken && m.done == p.balance.done }
 
-// gathered takes what the server counts, of which here are here, and says whether all is here; exact: the count can tell. If not,
-// next asks for more.
-func (p *pin) gathered(c count, here int, exact bool, now, ackWait int64) (done bool) {
-	n, sure := p.missing(c, here, now, ackWait)
-	if n == 0 && sure && exact {
-		p.gathering, p.want = false, 0
-		p.passed(c.last) // what was taken for lost is no hole
-		return true
+// A gatherStep is what a look at the server's count comes to.
+type gatherStep int
+
+const (
+	gatherOn   gatherStep = iota // something is missing, or may be
+	gatherBack                   // it may be, and is not where nothing of what waits here was settled by others: that goes back
+	gatherDone
+)
+
+// present is what of the consumer's messages is here, and stands above what the server has settled to the last one.
+type present struct {
+	all        int
+	ready, out int // of these, what others may have settled: waiting, and handed out
+}
+
+// gathered takes what the server counts, and what of it is here, and says whether all of it is; exact: the count can tell. Where
+// something is missing, next asks for more.
+//
+// What others may have settled goes back only when nothing else is missing: with each of their acks it would else count as
+// delivered once more. For the same reason it goes back not again within an ack wait where nothing can be missing: then what
+// they settled runs twice. What is out cannot go back, and is waited for.
+func (p *pin) gathered(c count, h present, exact bool, now, ackWait int64) gatherStep {
+	n, sure := p.missing(c, h.all, now, ackWait)
+	if n > 0 || !sure || !exact {
+		p.want = p.wants(n, sure, now, gatherPause(ackWait))
+		return gatherOn
 	}
-	p.want = p.wants(n, sure, now, gatherPause(ackWait))
-	return false
+	p.want = 0
+	hidden := p.balance.hidden(h.ready + h.out)
+	complete := c.pending-h.all+hidden <= 0
+	switch b := &p.balance; {
+	case hidden == 0, complete && (h.out > 0 || b.asked != 0 && now-b.asked < ackWait):
+	case h.out > 0:
+		return gatherOn
+	default:
+		b.asked = now
+		return gatherBack
+	}
+	p.gathering = false
+	p.passed(c.last) // what was taken for lost is no hole
+	return gatherDone
+}
+
+// behind says that the count is of before the newest delivery that is here, and soon there will be a better one. Where it stays
+// behind, that is not looked for again at once.
+func (p *pin) behind(c count, m mark, now, ackWait int64) bool {
+	return c.last < p.last && (m.last < p.last || now-p.since < gatherPause(ackWait))
 }
 
 // asked says that what next said was sent.

@@ -70,7 +70,7 @@ func TestPinKnowsWhatIsMissing(t *testing.T) {
 		{wait / 8, count{12, 5}, 5, 0, false},  // still
 		{wait / 2, count{12, 5}, 4, 1, true},   // they do not come; one of them is counted
 		{wait / 2, count{9, 5}, 5, 0, false},   // it was asked for before the newest came
-		{9 * wait, count{9, 5}, 5, 0, false},   // and stays of no use
+		{9 * wait, count{9, 1}, 5, 0, true},    // no: somebody has reset the consumer
 		{9 * wait, count{13, 5}, 5, 0, false},  // another one is on its way
 		{20 * wait, count{10, 0}, 0, 0, true},  // all settled
 		{20 * wait, count{10, 7}, 0, 7, true},  // all elsewhere
@@ -93,7 +93,7 @@ func TestPinWants(t *testing.T) {
 	}{
 		"nothing is missing":             {pin{again: true}, 0, true, 99, 0},
 		"the others come now, too":       {pin{again: true}, 7, true, 0, 7},
-		"some of them are here":          {pin{again: true, twice: 3}, 7, true, 0, 10},
+		"some of them are here":          {pin{again: true, twice: 3}, 7, true, 0, 13},
 		"a new one came: not yet":        {pin{arrived: 60}, 7, true, 99, 0},
 		"a new one came some time ago":   {pin{arrived: 10}, 7, true, 99, 1},
 		"deliveries are on their way":    {pin{again: true, arrived: 60}, 7, false, 99, 0},
@@ -106,24 +106,32 @@ func TestPinWants(t *testing.T) {
 	}
 }
 
-// What of that which is here may be settled.
-func TestPinDoubts(t *testing.T) {
-	var p pin
+// What others settled, by the server's count.
+func TestBalance(t *testing.T) {
+	var b balance
 	for i, l := range []struct {
-		firsts, done, pending int
-		want                  doubt
+		firsts, done, pending, explained int
+		want                             fall
+		fell                             int
 	}{
-		{2, 0, 5, doubtAgain}, // the first look
-		{2, 0, 5, doubtNone},
-		{4, 0, 7, doubtNone}, // two that are new
-		{4, 1, 6, doubtNone}, // one that was acked here
-		{5, 1, 6, doubtAll},  // one that is new, and one that another has settled
-		{5, 1, 6, doubtNone},
+		{2, 0, 5, 1, fallFirst, 0}, // the first look: what was settled before is not in the count
+		{2, 0, 5, 0, fallNone, 0},
+		{4, 0, 7, 0, fallNone, 0}, // two that are new
+		{4, 1, 6, 0, fallNone, 0}, // one that was acked here
+		{5, 1, 6, 0, fallSome, 1}, // one that is new, and one that another has settled
+		{5, 1, 6, 0, fallNone, 1},
+		{5, 1, 4, 1, fallSome, 2}, // two more, and of one it is known which
+		{5, 1, 4, 2, fallNone, 0}, // and of the others
+		{5, 1, 4, 1, fallNone, 0}, // removed after it was counted
+		{5, 1, 3, 0, fallSome, 1},
 	} {
-		p.firsts, p.done = l.firsts, l.done
-		if got := p.doubts(l.pending); got != l.want {
-			t.Errorf("look %d: %d, want %d", i+1, got, l.want)
+		b.firsts, b.done = l.firsts, l.done
+		if got := b.look(l.pending, l.explained); got != l.want || b.fell != l.fell {
+			t.Errorf("look %d: %d, fell by %d, want %d, %d", i+1, got, b.fell, l.want, l.fell)
 		}
+	}
+	if b.hidden(3) != 1 || b.hidden(0) != 0 || b.hidden(3) != 0 {
+		t.Error("what is not here is hidden")
 	}
 }
 

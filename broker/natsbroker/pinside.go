@@ -138,24 +138,25 @@ func (s pinSide) isOurs(id string) bool {
 	return id != "" && id == s.stock.pinID
 }
 
-// complete says whether as much is here as the server counts, and the stream may be asked whether it is the same.
+// complete says whether as much is here as the server counts, and the stream may be asked whether it is the same; or whether
+// this is the first look, to which what goes later is compared.
 func (s pinSide) complete(ses *session, info *jetstream.ConsumerInfo) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	here := ses.slots.above(info.AckFloor.Stream, removed{})
-	return s.stock.from.started && here > 0 && here >= info.NumAckPending
+	here := ses.slots.above(info.AckFloor.Stream, removed{}).all
+	return s.stock.from.started && here > 0 && (here >= info.NumAckPending || !ses.pin.balance.looked)
 }
 
-// mark is how the acks stand before the server is asked what it counts.
-func (s pinSide) mark(ses *session) ackMark {
+// mark is how things stand before the server is asked what it counts.
+func (s pinSide) mark(ses *session) mark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return ackMark{ses.pin.done, s.outbox.allTaken()}
+	return mark{ses.pin.balance.done, s.outbox.allTaken(), ses.pin.last}
 }
 
 // gathered takes what the server counts, and when nothing is missing lets what came be handed out. gone is what the stream has
 // let go of: it may be here, and is not counted. m was made before the server was asked.
-func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone removed, m ackMark) {
+func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone removed, m mark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, p := &s.stock, &ses.pin
@@ -166,22 +167,23 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone remov
 		k.lose(ses, errPinTaken)
 		return
 	}
+	c, exact, now := count{info.Delivered.Consumer, info.NumAckPending}, p.exact(m), k.clock.now()
 	floor := info.AckFloor.Stream // up to it all is settled, what is here too
-	exact := p.exact(m)
-	if info.Delivered.Consumer == p.last && exact {
-		if k.giveBackDoubtful(ses, p.doubts(info.NumAckPending)) {
-			k.bells.pin.Ring()
-			return
-		}
-		p.fell = max(p.fell-ses.slots.found(floor, gone), 0)
+	if c.last == p.last && exact && k.weigh(ses, c.pending, floor, gone) {
+		k.bells.pin.Ring()
+		return
 	}
-	here := ses.slots.above(floor, gone) - p.hidden(ses.slots.doubted(floor, gone))
-	if p.gathered(count{info.Delivered.Consumer, info.NumAckPending}, here, exact, k.clock.now(), k.leases.ackWait) {
+	switch p.gathered(c, ses.slots.above(floor, gone), exact, now, k.leases.ackWait) {
+	case gatherBack:
+		k.giveBackIf(ses, mayBeSettled)
+		k.bells.pin.Ring()
+	case gatherDone:
+		k.giveBackIf(ses, isSettled)
 		ses.sort()
 		k.receiver.rouse()
 	}
 	// More has come meanwhile, or more acks were taken; else the outbox rings when they are.
-	if info.Delivered.Consumer < p.last || !exact && k.outbox.hasTaken() {
+	if p.behind(c, m, now, k.leases.ackWait) || !exact && k.outbox.hasTaken() {
 		k.bells.pin.Ring()
 	}
 	k.bells.pull.Ring()

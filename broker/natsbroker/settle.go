@@ -31,7 +31,7 @@ func (s *stock) ack(ses *session, tokens []uint64) (t kit.Tally) {
 			}
 			s.memory.settled(sl)
 			if sl.others == othersDidNot { // else it may be off the server's count already
-				ses.pin.done++
+				ses.pin.balance.done++
 			}
 			if !sl.forgotten { // else it is said when it comes again
 				s.said.acks = append(s.said.acks, pendingAck{sl.reply, until, sl.nth}) // a late one is of use, too

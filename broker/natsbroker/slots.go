@@ -36,13 +36,13 @@ type slot struct {
 	others    othersSettle
 }
 
-// An othersSettle says whether another process may have settled what is out here: the one that was pinned before, late.
+// An othersSettle says whether another process, or a limit of the stream, may have settled what is here (balance.go).
 type othersSettle uint8
 
 const (
 	othersDidNot othersSettle = iota
 	othersMay
-	othersDid // it is counted no more, and taken off pin.fell
+	othersDid // the server counts it no more, and what the balance fell by it is known
 )
 
 // slots is the table of what is here, found by token and, for redeliveries, by sequence and time. Stream sequences run on, so
@@ -84,39 +84,48 @@ func (t *slots) link(i int32) {
 	*b = i
 }
 
-// above is how many messages are here that stand behind seq, without those that were removed from the stream.
-func (t *slots) above(seq uint64, gone removed) (n int) {
+// above is what is here that stands behind seq, without what was removed from the stream.
+func (t *slots) above(seq uint64, gone removed) (h present) {
 	for i := range t.all {
-		if s := &t.all[i]; s.state != slotFree && s.seq > seq && !gone.has(s.seq) {
-			n++
+		s := &t.all[i]
+		if s.state == slotFree || s.seq <= seq || gone.has(s.seq) {
+			continue
+		}
+		h.all++
+		switch {
+		case s.others != othersMay:
+		case s.state == slotOut:
+			h.out++
+		default:
+			h.ready++
 		}
 	}
-	return n
+	return h
 }
 
-// doubt marks what is out as what others may have settled: they can have only what was delivered before.
+// doubt marks what others may have settled. Of what is out it is what was delivered before.
 func (t *slots) doubt() {
 	for i := range t.all {
-		if s := &t.all[i]; s.state == slotOut && s.delivered > 1 && s.others == othersDidNot {
+		s := &t.all[i]
+		if s.others == othersDidNot && (s.state == slotBuffered || s.state == slotOut && s.delivered > 1) {
 			s.others = othersMay
 		}
 	}
 }
 
-// doubted is how much of what counts by above others may have settled.
-func (t *slots) doubted(seq uint64, gone removed) (n int) {
+// trust says that others settled nothing of what is not known to be settled.
+func (t *slots) trust() {
 	for i := range t.all {
-		if s := &t.all[i]; s.state == slotOut && s.others == othersMay && s.seq > seq && !gone.has(s.seq) {
-			n++
+		if s := &t.all[i]; s.others == othersMay {
+			s.others = othersDidNot
 		}
 	}
-	return n
 }
 
-// found is how much of what is out is known by now to be settled by others, or to be removed, and was not before.
+// found is how much of what is here is known by now to be settled by others, or to be removed, and was not before.
 func (t *slots) found(seq uint64, gone removed) (n int) {
 	for i := range t.all {
-		if s := &t.all[i]; s.state == slotOut && s.others != othersDid && (s.seq <= seq || gone.has(s.seq)) {
+		if s := &t.all[i]; s.state != slotFree && s.others != othersDid && (s.seq <= seq || gone.has(s.seq)) {
 			s.others = othersDid
 			n++
 		}

@@ -319,6 +319,9 @@ func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done
 		// It is still here: the settle goes through the newest reply, and the lease counts anew. It is not handed out again.
 		sl.reply, sl.nth, sl.forgotten = m.Reply, s.came, false
 		s.leases.again(sl)
+		if sl.others == othersMay { // it was not settled by then, when the count had fallen already
+			sl.others = othersDidNot
+		}
 		if ses.givenBack {
 			// Close gave it back, and the server found our last pull, which it had not yet been told to forget.
 			s.giveBack(m.Reply)

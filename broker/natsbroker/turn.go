@@ -92,20 +92,36 @@ func (s *stock) regather(ses *session) {
 	}
 }
 
-// giveBackDoubtful gives back what others may have settled and is not handed out: it comes again at once, if it is not settled.
-// It says whether there was some. What is handed out is marked.
-func (s *stock) giveBackDoubtful(ses *session, d doubt) (some bool) {
-	if d == doubtNone {
-		return false
-	}
-	if d == doubtAll {
+// weigh compares what the server counts with the look before, and marks what is here that others settled, or may have. It says
+// whether something went back by it: it comes again at once, if it is not settled.
+func (s *stock) weigh(ses *session, pending int, floor uint64, gone removed) (gaveBack bool) {
+	b := &ses.pin.balance
+	switch b.look(pending, ses.slots.found(floor, gone)) {
+	case fallFirst:
+		return s.giveBackIf(ses, cameBefore)
+	case fallSome:
 		ses.slots.doubt()
 	}
+	if b.fell == 0 {
+		ses.slots.trust()
+	}
+	return false
+}
+
+// What of that which waits goes back.
+func cameBefore(sl *slot) bool   { return sl.delivered > 1 }
+func mayBeSettled(sl *slot) bool { return sl.others == othersMay }
+
+// isSettled: what came for the first time nobody else had, and it is handled also where the stream has let go of it since.
+func isSettled(sl *slot) bool { return sl.others == othersDid && sl.delivered > 1 }
+
+// giveBackIf gives back what is not handed out, where that is so, and says whether there was some.
+func (s *stock) giveBackIf(ses *session, is func(*slot) bool) (some bool) {
 	now := s.clock.now()
 	for range ses.ready.n {
 		i := ses.ready.pop()
 		sl := &ses.slots.all[i]
-		if d == doubtAgain && sl.delivered == 1 {
+		if !is(sl) {
 			ses.ready.push(i)
 			continue
 		}

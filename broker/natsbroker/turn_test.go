@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -263,7 +264,7 @@ func TestAckBeforeTheFirstCount(t *testing.T) {
 		Reply: "$JS.ACK.S.c.2.2.7.1700000000000000000.0"})
 	count := func(pending int) {
 		pinSide{s.held}.gathered(ses, &jetstream.ConsumerInfo{NumAckPending: pending, Delivered: jetstream.SequenceInfo{Consumer: 7},
-			PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: "x"}}}, removed{}, ackMark{ses.pin.done, true})
+			PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: "x"}}}, removed{}, mark{ses.pin.balance.done, true, ses.pin.last})
 	}
 	count(1)
 	if len(s.outbox.settles.naks) != 1 || ses.slots.used != 0 {
@@ -343,6 +344,153 @@ func TestOwnAcksOnTheirWay(t *testing.T) {
 	}
 }
 
+// What others may have settled goes back when nothing else is missing, and not for each of their acks, nor for own ones of what is
+// in doubt.
+func TestDoubtGoesBackOnce(t *testing.T) {
+	u := playTurn(t)
+	u.arrives(2, 1, 1)
+	u.arrives(2, 2, 2)
+	u.arrives(2, 3, 3)
+	u.looks(3, 3)
+	u.comeAgain(4)
+	u.looks(3, 6)
+	out := u.receive(3)
+	u.arrives(1, 4, 7)
+	u.arrives(1, 5, 8)
+	u.misses(out[0])
+	u.looks(5, 8)
+	u.looks(4, 8) // another one settled 3
+	u.ack(out[1])
+	u.looks(3, 8)
+	u.ack(out[2])
+	u.looks(3, 8)
+	if last := u.comeAgain(9); last != 8 {
+		t.Fatalf("%d were given back while the first is missing, want none", last-8)
+	}
+	u.arrives(3, 1, 9)
+	u.looks(3, 9)
+	if last := u.comeAgain(10); last != 11 {
+		t.Fatalf("%d were given back when all seemed to be here, want the 2 that others may have settled", last-9)
+	}
+	u.looks(3, 11)
+	if ms := u.receive(3); len(ms) != 3 || ms[0].Offset != 1 {
+		t.Errorf("%d messages are handed out, want 3", len(ms))
+	}
+}
+
+// Others settle, one after the other, what waits here, and nothing can be missing. It goes back once, so that it need not run
+// twice, and not again soon.
+func TestLateAcksOfWhatWaits(t *testing.T) {
+	u := playTurn(t)
+	u.arrives(2, 1, 1)
+	u.looks(1, 1)
+	last := u.comeAgain(2)
+	for i, again := range []uint64{4, 0} {
+		for seq := uint64(2); seq < 6; seq++ {
+			last++
+			u.arrives(1, seq+10*uint64(i), last)
+		}
+		u.looks(5, last)
+		u.misses(u.receive(1)...)
+		u.looks(5, last)
+		last++
+		u.arrives(3+i, 1, last)
+		u.looks(4, last) // the second of these four was settled
+		before := last
+		if last = u.comeAgainWithout(3, last+1); last-before != again {
+			t.Fatalf("round %d: %d came again, want %d", i, last-before, again)
+		}
+		u.looks(4, last)
+		if u.b.ses.pin.gathering {
+			t.Fatalf("round %d: it does not go on", i)
+		}
+		ms := u.receive(5)
+		if len(ms) < 4 || ms[0].Offset != 1 {
+			t.Fatalf("round %d: %d are handed out", i, len(ms))
+		}
+		u.ack(ms[1:]...)
+		u.looks(1, last)
+		u.misses(ms[0])
+		last++
+		u.arrives(10, 1, last)
+		u.looks(1, last)
+	}
+}
+
+// A limit removes what is here while something else is missing. That is known, and nothing goes back for it.
+func TestRemovedWhileGathering(t *testing.T) {
+	u := playTurn(t)
+	for seq := uint64(1); seq < 7; seq++ {
+		u.arrives(1, seq, seq)
+	}
+	u.looks(6, 6)
+	u.misses(u.receive(6)[5]) // 1 to 5 are out
+	for seq := uint64(7); seq < 10; seq++ {
+		u.arrives(1, seq, seq)
+	}
+	u.looks(9, 9)
+	now := mark{u.b.ses.pin.balance.done, true, u.b.ses.pin.last}
+	for n := range 5 {
+		u.looksWith(now, 8-n, 9, uint64(n+1), removed{first: uint64(n + 2)})
+	}
+	u.looksWith(now, 3, 9, 5, removed{first: 6, between: []uint64{7}})
+	u.arrives(2, 6, 10)
+	now.last = u.b.ses.pin.last
+	u.looksWith(now, 3, 10, 5, removed{first: 6, between: []uint64{7}})
+	if last := u.comeAgain(11); last != 10 {
+		t.Errorf("%d were given back, want none", last-10)
+	}
+	if ms := u.receive(5); len(ms) != 4 || ms[0].Offset != 6 { // the 7th nobody else had: it is handled
+		t.Errorf("%d messages are handed out, want 4", len(ms))
+	}
+}
+
+// Somebody resets the consumer while it is gathered: it counts from the beginning, and what is missing does not come.
+func TestResetWhileGathering(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := playTurn(t)
+		u.arrives(1, 1, 1)
+		u.arrives(1, 2, 2)
+		u.looks(2, 2)
+		u.nack(u.receive(1)...)
+		u.looks(2, 2)
+		u.looks(0, 0)
+		if !u.b.ses.pin.gathering {
+			t.Fatal("a count that is of before the newest delivery was taken for the present one")
+		}
+		time.Sleep(DefaultAckWait / 3)
+		u.looks(0, 0)
+		if u.b.ses.pin.gathering {
+			t.Error("it waits for what is missing by the count before")
+		}
+		if ms := u.receive(2); len(ms) != 1 || ms[0].Offset != 2 {
+			t.Errorf("%d messages are handed out, want the one that is here", len(ms))
+		}
+	})
+}
+
+// A count that is behind is asked for again at once only while a better one is to be expected.
+func TestCountBehind(t *testing.T) {
+	const wait = int64(16 * time.Second)
+	p := pin{last: 10, since: int64(time.Second)}
+	for _, c := range []struct {
+		last, mark uint64
+		now        time.Duration
+		want       bool
+	}{
+		{10, 10, time.Second, false},
+		{10, 9, time.Second, false},
+		{11, 10, time.Second, false},
+		{9, 9, time.Hour, true},                // another one came meanwhile
+		{9, 10, 1999 * time.Millisecond, true}, // a replica counts what it has agreed on
+		{9, 10, 2 * time.Second, false},        // it stays so
+	} {
+		if got := p.behind(count{last: c.last}, mark{last: c.mark}, int64(c.now), wait); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // A playedTurn is a source whose turn it is.
 type playedTurn struct {
 	t *testing.T
@@ -365,11 +513,14 @@ func (u *playedTurn) arrives(delivered int, stream, consumer uint64) {
 }
 
 // comeAgain delivers what was given back at once, from a consumer sequence on, and returns the last one.
-func (u *playedTurn) comeAgain(consumer uint64) (last uint64) {
+func (u *playedTurn) comeAgain(consumer uint64) (last uint64) { return u.comeAgainWithout(0, consumer) }
+
+// comeAgainWithout is comeAgain where one message is settled, of those whose number ends so.
+func (u *playedTurn) comeAgainWithout(settled, consumer uint64) (last uint64) {
 	naks := u.s.outbox.settles.naks
 	u.s.outbox.settles.naks = nil
 	for _, n := range naks {
-		if d, _ := parseReply(n.reply); n.delay == 0 {
+		if d, _ := parseReply(n.reply); n.delay == 0 && (settled == 0 || d.stream%10 != settled) {
 			u.arrives(int(d.delivered)+1, d.stream, consumer)
 			consumer++
 		}
@@ -379,13 +530,18 @@ func (u *playedTurn) comeAgain(consumer uint64) (last uint64) {
 
 // looks is a look at the consumer, which has so many unsettled messages, and all acks.
 func (u *playedTurn) looks(pending int, last uint64) {
-	u.looksBy(ackMark{u.b.ses.pin.done, true}, pending, last)
+	u.looksBy(mark{u.b.ses.pin.balance.done, true, u.b.ses.pin.last}, pending, last)
 }
 
-func (u *playedTurn) looksBy(m ackMark, pending int, last uint64) {
+func (u *playedTurn) looksBy(m mark, pending int, last uint64) {
+	u.looksWith(m, pending, last, 0, removed{})
+}
+
+// looksWith is a look at the consumer and at the stream.
+func (u *playedTurn) looksWith(m mark, pending int, last, floor uint64, gone removed) {
 	info := infoOfPin("x")
-	info.NumAckPending, info.Delivered.Consumer = pending, last
-	pinSide{u.s.held}.gathered(u.b.ses, info, removed{}, m)
+	info.NumAckPending, info.Delivered.Consumer, info.AckFloor.Stream = pending, last, floor
+	pinSide{u.s.held}.gathered(u.b.ses, info, gone, m)
 }
 
 func (u *playedTurn) receive(n int) []broker.Message {
@@ -398,6 +554,14 @@ func (u *playedTurn) ack(ms ...broker.Message) {
 	for _, m := range ms {
 		_ = u.s.Ack(m.Claim, []uint64{m.Token})
 	}
+}
+
+// misses gives messages back, and what is said is on its way for long.
+func (u *playedTurn) misses(ms ...broker.Message) {
+	for _, m := range ms {
+		_ = u.s.Nack(m.Claim, []broker.Back{{Token: m.Token}})
+	}
+	u.s.outbox.settles.naks = nil
 }
 
 func (u *playedTurn) nack(ms ...broker.Message) {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestGatherInAnyOrderOfEvents plays turns in which everything that may happen while one gathers does, in any order: late acks of
-// the process before, deliveries and acks that are lost, give-backs, looks. Nothing is handed out before what stands before it is
+// the process before, deliveries and acks that are lost, give-backs, limits, looks. Nothing is handed out before what stands before it is
 // settled, handled or here, and when nothing goes wrong any more all comes to be settled.
 func TestGatherInAnyOrderOfEvents(t *testing.T) {
 	seeds := uint64(20_000)
@@ -39,6 +39,7 @@ type modelMessage struct {
 	away      bool // is to be delivered again: lost, given back, or its lease is over
 	acking    bool // its ack is on its way
 	handled   bool
+	removed   bool // by a limit
 }
 
 // turnModel is a server with one stream, and the turn of one process.
@@ -54,6 +55,7 @@ type turnModel struct {
 
 func newTurnModel(t *testing.T, seed uint64) *turnModel {
 	m := &turnModel{playedTurn: playTurn(t), rnd: rand.New(rand.NewPCG(seed, 1))}
+	m.s.held.stock.from.started = true // the stream may be asked
 	for range 1 + m.rnd.IntN(3) {
 		x := m.publish()
 		x.delivered, x.before, x.away = 1, true, true
@@ -102,7 +104,12 @@ func (m *turnModel) step() {
 	if m.isOver() {
 		return
 	}
-	switch m.rnd.IntN(11) {
+	switch m.rnd.IntN(12) {
+	case 9:
+		if x := m.one(isAny); x != nil && m.oneIn(2) {
+			m.say("a limit removes %d", x.seq)
+			x.settled, x.away, x.removed = true, false, true
+		}
 	case 0, 1:
 		if x := m.one(func(x *modelMessage) bool { return x.away }); x != nil {
 			m.deliver(x, m.oneIn(5))
@@ -191,7 +198,14 @@ func (m *turnModel) look() {
 	}
 	m.say("look: %d pending, #%d, floor %d", info.NumAckPending, m.deliveries, info.AckFloor.Stream)
 	if m.b.ses.pin.id != "" {
-		pinSide{m.s.held}.gathered(m.b.ses, info, removed{}, ackMark{m.b.ses.pin.done, true})
+		taken := len(m.those(func(x *modelMessage) bool { return x.handled })) == 0
+		gone := removed{}
+		for _, x := range m.ms {
+			if x.removed && (pinSide{m.s.held}).complete(m.b.ses, info) {
+				gone.between = append(gone.between, x.seq)
+			}
+		}
+		pinSide{m.s.held}.gathered(m.b.ses, info, gone, mark{m.b.ses.pin.balance.done, taken, m.b.ses.pin.last})
 	}
 }
 
