@@ -118,7 +118,7 @@ func (p *pin) wants(n int, sure bool, now, pause int64) int {
 	case n > 0 && sure && p.again:
 		// What is to be redelivered comes before all else, so the others do, too. Some of that may be here, when we are slow
 		// ourselves: of what waits for its lease, the whole of it may stand before what is missing. So it is asked for more each time.
-		return n + p.twice
+		return n + 2*p.twice
 	case n > 0 && now-p.arrived >= pause:
 		return 1
 	}
