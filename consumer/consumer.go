@@ -49,7 +49,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.claims = newClaims(of)
 	c.queue = newQueue(of, c.tell)
 	c.batches = newBatches(of, c.queue, c.tell.clock)
-	c.till = newTill(c.tell, c.queue, c.batches)
+	c.till = newTill(c.tell, c.queue, c.batches, c.cfg.Order)
 	c.parked = newParking(c.tell, c.till)
 	c.letters = newLetters(of, c.tell, c.till, c.parked)
 	c.destinations = &destinations{cfg: of, tell: c.tell}

@@ -12,6 +12,7 @@ type cutter struct {
 	stash   stash
 	tokens  []uint64 // fresh ones, as works keep theirs
 	now     int64    // work.queued of what is cut
+	call    int64    // of Receive, which returned it
 }
 
 // renew lets go of what was allocated together with works that were cut: they keep their messages in memory.

@@ -69,7 +69,8 @@
 //	claims.go       what of each claim is alive here; shelf.go: where its batches lie until they are complete
 //	feed.go         the sources: their lag, their contact, their end
 //	lanes.go        what waits for its turn in an order; partitionlanes.go: for each partition its own; lanetable.go: how a lane
-//	                is found; chain.go: in which memory it waits; order.go: which lane a message belongs to
+//	                is found; chain.go: in which memory it waits; order.go: which lane a message belongs to; lapse.go: what is
+//	                received while the one before it goes back
 //	work.go         some messages on their way through queue and worker; item.go: one that goes its way alone
 //	schedule.go     things that wait for their time
 //	guard.go        messages that no handler is to see

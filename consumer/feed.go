@@ -27,6 +27,7 @@ type feed struct {
 	foreign bool                 // it was opened before, so that somebody else has it
 	up      atomic.Bool
 	parked  atomic.Int64 // messages of it that wait here: see parking
+	calls   atomic.Int64 // of Receive, that have begun
 	// assigned are the claims that the source has: from Assigned to Ended.
 	assigned assigned
 

@@ -21,11 +21,13 @@ func (in *intake) passInOrder(submits context.Context, k *claim, ms []broker.Mes
 	if b := in.cfg.Batch; b != nil && b.ByKey {
 		all = slices.Clone(numbers) // add moves them
 	}
-	n, crowded, full := k.lanes.add(k, ms, numbers, &cut.stash)
+	took := k.lanes.add(k, cut.call, ms, numbers, &cut.stash)
+	n := took.start
 	from.keep(n)
-	if n < len(ms) {
-		in.queue.expect(len(ms) - n)
+	if took.wait > 0 {
+		in.queue.expect(took.wait)
 	}
+	in.till.returned(k, took.behind, "lost")
 	switch {
 	case n == 0:
 	case in.cfg.Batch != nil:
@@ -33,13 +35,13 @@ func (in *intake) passInOrder(submits context.Context, k *claim, ms []broker.Mes
 	default:
 		in.till.submit(submits, k, cut.cut(k, ms[:n], numbers[:n], in.queue.pace.quantum(n), false))
 	}
-	if all != nil && n < len(ms) {
+	if all != nil && took.wait > 0 {
 		in.till.absorb(k, all)
 	}
-	if crowded != 0 {
-		in.laneCrowded(k, crowded)
+	if took.crowded != 0 {
+		in.laneCrowded(k, took.crowded)
 	}
-	if full {
+	if took.full {
 		in.laneFull(submits, k)
 	}
 }

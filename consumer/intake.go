@@ -70,6 +70,7 @@ func (in *intake) dispatch(submits context.Context, f *feed) error {
 		if slab.renew() {
 			cut.renew()
 		}
+		cut.call = f.calls.Add(1)
 		n, err := f.source.Receive(slab.free)
 		got = n
 		if errors.Is(err, broker.ErrClosed) {

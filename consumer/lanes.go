@@ -21,6 +21,7 @@ type lanes struct {
 	table   laneTable
 	waiting int
 	full    int // lanes
+	lapses  []lapse
 
 	held atomic.Pointer[claim] // the one that was held last, for a lane was full
 }
@@ -35,18 +36,30 @@ func newLanes(l Lane, spares laneSpares) *lanes {
 	return &lanes{table: t, limit: l.Limit, hold: l.Limit, thaw: l.Limit / 2}
 }
 
-// add takes messages in, in their order. Those that may start come to the front of ms, in their order, and their numbers to the
-// front of numbers; n is how many. The others are copied into their lanes; crowded is the number of one of these that became so,
-// 0: none did; full says whether one is.
-func (t *lanes) add(k *claim, ms []broker.Message, numbers []uint64, st *stash) (n int, crowded uint64, full bool) {
+// An intook is what became of messages that came in.
+type intook struct {
+	start   int           // may start
+	wait    int           // in their lanes
+	behind  []broker.Back // go back: a lapse stands before them
+	crowded uint64        // the number of a lane that became so; 0: none did
+	full    bool          // one is
+}
+
+// add takes messages in that a call of Receive returned, in their order. Those that may start come to the front of ms, in their
+// order, and their numbers to the front of numbers. Those that wait are copied into their lanes.
+func (t *lanes) add(k *claim, call int64, ms []broker.Message, numbers []uint64, st *stash) (in intook) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.lapses) > 0 {
+		ms, in.behind = t.sortOut(k, call, ms, numbers)
+	}
+	n := 0
 	for i := range ms {
 		if number := numbers[i]; number != 0 {
 			if at, made := t.table.add(number); !made {
 				became, is := t.push(at, k, &ms[i], st)
-				if full = full || is; became {
-					crowded = number
+				if in.full = in.full || is; became {
+					in.crowded = number
 				}
 				continue
 			}
@@ -56,7 +69,8 @@ func (t *lanes) add(k *claim, ms []broker.Message, numbers []uint64, st *stash) 
 		}
 		n++
 	}
-	return n, crowded, full
+	in.start, in.wait = n, len(ms)-n
+	return in
 }
 
 // push says whether the lane of a slot became crowded by it, and whether it is full.

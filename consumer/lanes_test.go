@@ -67,16 +67,16 @@ func TestLanesAgainstModel(t *testing.T) {
 					}
 					next++
 				}
-				n, crowded, full := l.add(k, ms, slices.Clone(numbers), &st)
+				took := l.add(k, 0, ms, slices.Clone(numbers), &st)
 				var got []int64
-				for _, m := range ms[:n] {
+				for _, m := range ms[:took.start] {
 					got = append(got, m.Offset)
 				}
 				if !slices.Equal(got, starts) {
 					t.Fatalf("%v start, want %v", got, starts)
 				}
-				if (crowded != 0) != becomes || full != is {
-					t.Fatalf("add says crowded %v, full %v; want %v, %v", crowded, full, becomes, is)
+				if (took.crowded != 0) != becomes || took.full != is || took.wait != len(ms)-took.start {
+					t.Fatalf("add says %+v; want crowded %v, full %v", took, becomes, is)
 				}
 			},
 			"done": func(t *rapid.T) {
@@ -223,7 +223,7 @@ func TestLanesGoWithTheirPartitions(t *testing.T) {
 		ts.use(of(p))
 	}
 	running := ts.by[of(7)].lanes
-	running.add(&claim{}, make([]broker.Message, 1), []uint64{1}, &st)
+	running.add(&claim{}, 0, make([]broker.Message, 1), []uint64{1}, &st)
 	for p := range int32(partitions) {
 		ts.leave(of(p))
 	}
@@ -268,8 +268,8 @@ func BenchmarkLanes(b *testing.B) {
 				for j := range numbers {
 					numbers[j] = 1 + (uint64(i+j)*0x9e3779b97f4a7c15>>20)%keys
 				}
-				n, _, _ := l.add(k, ms, numbers, &st)
-				for at := numbers[:n]; len(at) > 0; {
+				took := l.add(k, 0, ms, numbers, &st)
+				for at := numbers[:took.start]; len(at) > 0; {
 					f.next = f.next[:0]
 					l.done(at, nil, 1, &f)
 					at = at[:0]

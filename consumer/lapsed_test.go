@@ -203,3 +203,75 @@ func stoodStillInOneOfSeveral(t *testing.T, leased bool) {
 		t.Errorf("it began %d calls more, want none; the other handled %d", n, other.Stats().Handled)
 	}
 }
+
+// A lateReceiver is a source whose process stands still for a while with what it has just received; meanwhile a lease runs out.
+type lateReceiver struct {
+	*membroker.Source
+	late   string // it is received late
+	lapsed string // its lease is said to have run out, once
+	token  atomic.Uint64
+	armed  atomic.Bool
+}
+
+func (s *lateReceiver) Receive(dst []broker.Message) (int, error) {
+	n, err := s.Source.Receive(dst)
+	for _, m := range dst[:n] {
+		switch string(m.Value) {
+		case s.lapsed:
+			if s.armed.CompareAndSwap(false, true) {
+				s.token.Store(m.Token)
+			}
+		case s.late:
+			s.late = ""
+			time.Sleep(3 * time.Second)
+		}
+	}
+	return n, err
+}
+
+func (s *lateReceiver) Lapsed(_ *broker.Claim, token uint64) bool {
+	return s.token.CompareAndSwap(token, 0)
+}
+
+// TestReceivedBesideALapse: a message is received, and before it is in its lane, the one before it goes back, as its lease ran
+// out. It waits for that one, as what was in the lane does.
+func TestReceivedBesideALapse(t *testing.T) {
+	for name, leased := range map[string]bool{"leased": true, "partitioned": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Leased: leased, Topics: map[string]int{"in": 1}, Lease: time.Minute})
+				src := &lateReceiver{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), late: "a2", lapsed: "a1"}
+				var done []string
+				_, stop := quiet(t, consumer.Config{Source: src, Order: consumer.OrderKey, Pool: consumer.Pool{Min: 1, Max: 1},
+					Handler: func(_ context.Context, m *consumer.Message) error {
+						if done = append(done, string(m.Value)); string(m.Value) == "z" {
+							time.Sleep(2 * time.Second)
+						}
+						return nil
+					}})
+				defer stop()
+				for _, ms := range [][]string{{"z", "a1"}, {"a2", "a3"}, {"b"}} {
+					for _, m := range ms {
+						if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(m[:1]), Value: []byte(m)}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					time.Sleep(500 * time.Millisecond)
+				}
+				time.Sleep(time.Minute)
+				var as []string
+				for _, m := range done {
+					if m[0] == 'a' {
+						as = append(as, m)
+					}
+				}
+				if want := []string{"a1", "a2", "a3"}; !slices.Equal(as, want) || len(done) != 5 {
+					t.Errorf("%v were handled, want %v in this order", done, want)
+				}
+				if src.late != "" || src.token.Load() != 0 {
+					t.Error("nothing was received late, or no lease ran out")
+				}
+			})
+		})
+	}
+}

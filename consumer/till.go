@@ -15,6 +15,7 @@ type till struct {
 	tell    *teller
 	queue   *queue
 	batches *batches // nil: one by one
+	order   Order
 
 	_     line
 	held  atomic.Int64 // messages received and not settled
@@ -25,8 +26,8 @@ type till struct {
 	begun  chan struct{} // signalled when something is, and that rests
 }
 
-func newTill(tell *teller, q *queue, b *batches) *till {
-	return &till{tell: tell, queue: q, batches: b, empty: make(chan struct{}, 1), begun: make(chan struct{}, 1)}
+func newTill(tell *teller, q *queue, b *batches, o Order) *till {
+	return &till{tell: tell, queue: q, batches: b, order: o, empty: make(chan struct{}, 1), begun: make(chan struct{}, 1)}
 }
 
 // ack settles messages of k as done; what waits for them in their lanes follows.

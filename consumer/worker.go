@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -143,7 +144,7 @@ func (ws *workers) handleAll(p *pool.Worker[*work], l *local, w *work) (v uint64
 			ws.refuse(l, w, i, w.k.whyNothingStarts())
 			continue
 		case w.k.feed.leases != nil && ws.waitedLong(p, w, i) && w.k.feed.lapsed(w.k.Claim, w.ms[i].Token):
-			ws.refuse(l, w, i, "lost")
+			ws.refuse(l, w, i, "")
 			continue
 		case w.run && v&replaced != 0:
 			ws.handOver(l, w, i)
@@ -326,8 +327,8 @@ func (ws *workers) waitedLong(p *pool.Worker[*work], w *work, i int) bool {
 	return false
 }
 
-// refuse gives back message i, which was taken and not started, and all behind it: its claim is no longer open, or the process
-// stood still, or was cut off, for so long that others may have what waited here.
+// refuse gives back message i, which was taken and not started, and all behind it: its claim is no longer open; or, without a
+// reason, its lease has lapsed, for the process stood still, or was cut off, for so long that others may have what waited here.
 func (ws *workers) refuse(l *local, w *work, i int, reason string) {
 	from, _, ok := w.takeOut(i)
 	if !ok {
@@ -335,11 +336,15 @@ func (ws *workers) refuse(l *local, w *work, i int, reason string) {
 	}
 	ws.ackPart(l, w, from, i)
 	_, _, u0, u1 := w.steal()
-	back, lanes := append(backs(w.part(i, i+1)), backs(w.part(u0, u1))...), append(w.lanesOf(i, i+1), w.lanesOf(u0, u1)...)
+	ms, lanes := slices.Concat(w.part(i, i+1), w.part(u0, u1)), append(w.lanesOf(i, i+1), w.lanesOf(u0, u1)...)
 	if w.run {
 		lanes, w.passed = w.lanes, true
 	}
-	ws.till.giveBack(w.k, back, lanes, reason)
+	if reason == "" {
+		ws.till.giveBackLapsed(w.k, ms, backs(ms), lanes)
+		return
+	}
+	ws.till.giveBack(w.k, backs(ms), lanes, reason)
 }
 
 // handOver leaves the rest of a run, message i first, which was taken and not started, to others: this worker was replaced, and
