@@ -22,10 +22,13 @@ const (
 	ToClient
 )
 
+// back is the other way.
+func (d Direction) back() Direction { return ToClient - d }
+
 // Shape is how bytes travel in one direction. The zero value is a good network.
 type Shape struct {
-	// Hold keeps everything back without closing anything: TCP fills up and waits, as behind a router that drops. What was held
-	// travels on when Hold ends.
+	// Hold keeps everything back without closing anything: TCP fills up and waits, as behind a router that drops. That one end
+	// closed or reset its connection is held, too. What was held travels on when Hold ends.
 	Hold bool
 	// Latency is added to each piece.
 	Latency time.Duration
@@ -224,22 +227,27 @@ func (p *Proxy) remove(l *link) {
 	delete(p.links, l)
 }
 
-// pass copies one direction until one of the two ends closes, then closes the other's half.
+// pass copies one direction until one of the two ends closes, then closes the other's half, once nothing is held on the way there.
 func (p *Proxy) pass(l *link, d Direction, from, to *net.TCPConn) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 && !p.send(l, d, to, buf[:n]) {
+			_, _ = p.passable(l, d.back()) // to is gone, and from is not to learn it through a Hold
 			l.reset()
 			return
 		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				l.reset()
-			}
-			_ = to.CloseWrite()
+		if err == nil {
+			continue
+		}
+		if _, ok := p.passable(l, d); !ok {
 			return
 		}
+		if !errors.Is(err, io.EOF) {
+			l.reset()
+		}
+		_ = to.CloseWrite()
+		return
 	}
 }
 

@@ -41,6 +41,31 @@ func TestHoldKeepsOneDirectionAndHealLetsGo(t *testing.T) {
 	}
 }
 
+// The end of a connection is held as its bytes are, also where the proxy learns of it by what it writes.
+func TestHoldKeepsTheEnd(t *testing.T) {
+	for name, end := range map[string]func(c *net.TCPConn){
+		"closed": func(c *net.TCPConn) { _ = c.CloseWrite() },
+		"reset": func(c *net.TCPConn) {
+			_ = c.SetLinger(0)
+			_ = c.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, c, server := between(t)
+			p.Set(faultproxy.ToServer, faultproxy.Shape{Hold: true})
+			end(c)
+			nothing(t, server)
+			write(t, server, "to one that is gone")
+			nothing(t, server)
+			p.Heal()
+			_ = server.SetDeadline(time.Now().Add(deadline))
+			if _, err := server.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("read after the hold: %v, want the end", err)
+			}
+		})
+	}
+}
+
 func TestResetIsSeenByTheClient(t *testing.T) {
 	p, c := open(t)
 	echo(t, c, "before")
@@ -128,6 +153,27 @@ func open(t *testing.T) (*faultproxy.Proxy, *net.TCPConn) {
 	}
 	t.Cleanup(func() { p.Close() })
 	return p, dial(t, p)
+}
+
+// between is a proxy with one connection through it, and both ends of that.
+func between(t *testing.T) (p *faultproxy.Proxy, client, server *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if p, err = faultproxy.New(l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	client = dial(t, p)
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return p, client, c.(*net.TCPConn)
 }
 
 func dial(t *testing.T, p *faultproxy.Proxy) *net.TCPConn {
