@@ -57,20 +57,31 @@ func (b *batches) newGathering(k *claim, of group) *gathering {
 
 // lastRun says whether a message becomes a dead letter if it fails once more: then it is a batch of its own. Together with a bad
 // one, whose handler panics or has one error for all, good ones would use up their attempts as that does, and become dead letters
-// with it. first is when it failed first, by the clock; 0: that is not known here.
-func (b *batches) lastRun(k *claim, m *Message, first int64) bool {
+// with it. Refusals do not count: a batch that is refused has no bad one in it, and would call what has enough to do once for
+// each message then.
+func (b *batches) lastRun(k *claim, m *Message, was past) bool {
 	if m.Runs == 0 && m.Attempt <= 1 {
 		return false
 	}
 	return lastRun(outcome{
-		runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, letters: b.letters, maxDeliv: k.feed.maxDeliveries(),
-		failing: b.clock.lasted(first),
+		runs: m.Runs, attempt: m.Attempt, refused: was.refused, together: true, trust: k.feed.traits.Attempts, letters: b.letters,
+		maxDeliv: k.feed.maxDeliveries(), failing: b.clock.lasted(was.first),
 	}, b.retry)
+}
+
+// keeps says whether a message that was refused, with now so many failed runs, waits here for the next: a broker would not keep
+// how many of them were refused, and when it came again it would be a batch of its own.
+func (b *batches) keeps(x item, runs int32) bool {
+	if b == nil {
+		return false
+	}
+	next := Message{Runs: runs, Attempt: x.m.Attempt + 1}
+	return b.lastRun(x.k, &next, past{})
 }
 
 // add takes messages of k into batches, and queues those that are complete. alone: each that has a lane is a batch of its own. It
 // never blocks, since the budget bounds what is here; it returns what must not start any more.
-func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64, alone bool) (refused []*work) {
+func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, was past, alone bool) (refused []*work) {
 	levels := b.queue.levelsOf(ms)
 	s := &k.shelf
 	s.mu.Lock()
@@ -89,10 +100,10 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 			level = levels[i]
 		}
 		of := b.groupOf(&ms[i], lane, level)
-		last := b.lastRun(k, &ms[i], first)
+		last := b.lastRun(k, &ms[i], was)
 		if last && of.lane == 0 {
 			g := &gathering{work: &work{k: k}, of: of}
-			g.add(&ms[i], lane, first)
+			g.add(&ms[i], lane, was)
 			full = append(full, g)
 			continue
 		}
@@ -102,7 +113,7 @@ func (b *batches) add(k *claim, ms []broker.Message, lanes []uint64, first int64
 			s.set(of, g)
 			begun = append(begun, g)
 		}
-		g.add(&ms[i], lane, first)
+		g.add(&ms[i], lane, was)
 		if g.complete(b.cfg) || of.lane != 0 && (alone || last || b.guard.check(&ms[i]) != nil || b.pull(g, &thawed)) {
 			full = append(full, g)
 			s.set(of, nil)
@@ -126,10 +137,10 @@ func (b *batches) pull(g *gathering, thawed *bool) (complete bool) {
 	key := g.ms[0].Key
 	if g.k.lanes.pull(g.of.lane, func(k *claim, m *Message, alone bool) bool {
 		same := k == g.k && bytes.Equal(m.Key, key) && (m.Key == nil) == (key == nil)
-		if !same || alone || g.complete(b.cfg) || b.guard.check(m) != nil || b.lastRun(k, m, 0) {
+		if !same || alone || g.complete(b.cfg) || b.guard.check(m) != nil || b.lastRun(k, m, past{}) {
 			return false
 		}
-		g.add(m, []uint64{0}, 0) // the lane is the first one's to free
+		g.add(m, []uint64{0}, past{}) // the lane is the first one's to free
 		return true
 	}) {
 		*thawed = true

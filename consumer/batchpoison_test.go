@@ -30,6 +30,47 @@ func TestPoisonInBatchIsTheOnlyLetter(t *testing.T) {
 	}
 }
 
+// What refuses a batch has enough to do: it is called again with a batch, however often it has refused, and not once for each
+// message. A poison that comes after that takes no other message with it.
+func TestRefusedBatchStaysABatch(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		const size = 20
+		for i := range size { // of one key, and so of one partition
+			if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("k"), Value: []byte(strconv.Itoa(i))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		calls, small := 0, 0
+		r := start(t, b, consumer.Config{
+			Retry:      consumer.Retry{MaxAttempts: 3, Backoff: consumer.Backoff{Initial: time.Second, Max: time.Second, Jitter: -1}},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Batch: &consumer.Batch{Size: size, Handler: func(_ context.Context, ms []*consumer.Message) error {
+				calls++
+				switch {
+				case calls > 10:
+					if slices.ContainsFunc(ms, func(m *consumer.Message) bool { return string(m.Value) == "7" }) {
+						return errors.New("poison")
+					}
+					return nil
+				case len(ms) < size:
+					small++
+				}
+				return consumer.Overloaded(errors.New("busy"), 0)
+			}}})
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		if small > 0 {
+			t.Errorf("%d of the first %d calls were with less than the batch that was refused", small, min(calls, 10))
+		}
+		wantUnsettled(t, b, 0)
+		if got := out(b, "dead"); !slices.Equal(got, []string{"7"}) {
+			t.Errorf("dead letters %q, want the one that is bad", got)
+		}
+	})
+}
+
 // The same where each of its attempts is in another process.
 func TestPoisonInBatchOfSeveralProcesses(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) { poisonInProcesses(t, b, consumer.OrderNone, 3) })

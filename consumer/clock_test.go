@@ -34,7 +34,7 @@ func TestGiveUpAfterIsSteady(t *testing.T) {
 			cfg := &Config{DeadLetter: &DeadLetter{}, Retry: Retry{MaxAttempts: 9, GiveUpAfter: giveUp}}
 			j := &judge{cfg: cfg, tell: &teller{clock: c}, retries: &retries{cfg: cfg}}
 			k := &claim{ctx: t.Context(), feed: &feed{}}
-			r := j.rule(item{k: k, m: &Message{}, first: first}, errors.New("no tea"), false)
+			r := j.rule(item{k: k, m: &Message{}, past: past{first: first}}, errors.New("no tea"), false)
 			if gone := r.verdict == VerdictDeadLetter; gone != (ago > giveUp) {
 				t.Errorf("after a step of %v: given up %v, after %v", step, gone, giveUp)
 			}

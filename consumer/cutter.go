@@ -58,7 +58,7 @@ func (x *cutter) whole(k *claim, ms []broker.Message, b *batches) (full []*work,
 	x.out = x.out[:0]
 	bytes, from := 0, 0
 	for i := range ms {
-		if b.lastRun(k, &ms[i], 0) {
+		if b.lastRun(k, &ms[i], past{}) {
 			break
 		}
 		bytes += len(ms[i].Key) + len(ms[i].Value)

@@ -39,6 +39,7 @@ func (v Verdict) String() string {
 type outcome struct {
 	err       error
 	runs      int32 // failed runs known before this one: Message.Runs
+	refused   int32 // of these, runs that are known to have been refused (Overloaded)
 	attempt   int32 // the broker's count, this run included: Message.Attempt
 	trust     broker.Trust
 	cancelled bool          // the claim ended or the consumer shuts down: its context was ended before it returned
@@ -57,7 +58,7 @@ type decision struct {
 	runs      int32 // failed runs, this one included
 	delay     time.Duration
 	exhausted bool
-	keep      bool // retry here: another delivery would be one too many for the broker
+	keep      bool // retry here: another delivery would be one too many for the broker, or hide that it was refused
 }
 
 // generous: where the broker's count is only an upper bound, a message whose count has passed this many times MaxAttempts is
@@ -120,8 +121,12 @@ func decide(o outcome, p Retry) decision {
 }
 
 // exhausted says whether the attempts are used up. It takes a failed run in this process (the caller's), and then what is known
-// for sure; an upper bound counts only when it is far beyond, for deliveries that no handler saw are in it.
+// for sure; an upper bound counts only when it is far beyond, for deliveries that no handler saw are in it. What was refused
+// stays with others (batches.lastRun), and is not given up with them for what may be the fault of one.
 func exhausted(o outcome, runs int32, maxAttempts int) bool {
+	if o.together && !IsOverloaded(o.err) {
+		runs, o.attempt = runs-o.refused, o.attempt-o.refused
+	}
 	if int(runs) >= maxAttempts {
 		return true
 	}

@@ -31,7 +31,7 @@ func (in *intake) passInOrder(submits context.Context, k *claim, ms []broker.Mes
 	switch {
 	case n == 0:
 	case in.cfg.Batch != nil:
-		in.till.gather(k, ms[:n], numbers[:n], 0, false)
+		in.till.gather(k, ms[:n], numbers[:n], past{}, false)
 	default:
 		in.till.submit(submits, k, cut.cut(k, ms[:n], numbers[:n], in.queue.pace.quantum(n), false))
 	}

@@ -128,7 +128,7 @@ func (in *intake) passBatches(submits context.Context, k *claim, ms []broker.Mes
 		in.till.submit(submits, k, full)
 	}
 	if len(ms) > 0 {
-		in.till.gather(k, ms, nil, 0, false)
+		in.till.gather(k, ms, nil, past{}, false)
 	}
 }
 

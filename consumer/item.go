@@ -8,10 +8,16 @@ import (
 
 // An item is one message that goes its way alone: it was in a handler, and somebody decides about it, parks it, or publishes it.
 type item struct {
-	k     *claim
-	m     *Message
-	lane  []uint64 // its lane; nil: there is no order
-	first int64    // when it failed first, by the clock; 0: it did not before
+	k    *claim
+	m    *Message
+	lane []uint64 // its lane; nil: there is no order
+	past
+}
+
+// A past is what is known here of the failed runs of a message, beyond their number.
+type past struct {
+	first   int64 // when it failed first, by the clock; 0: it did not before
+	refused int32 // how many of them were refused (Overloaded), at least
 }
 
 // keep copies x, so that it pins neither its work nor a fetch buffer.

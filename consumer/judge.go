@@ -43,12 +43,14 @@ func (j *judge) rule(x item, err error, together bool) ruling {
 	if later := deferOf(err); later != nil && k.ctx.Err() == nil {
 		return ruling{decision: decision{verdict: VerdictDefer, delay: later.wait}, err: err, later: later}
 	}
-	return ruling{err: err, decision: decide(outcome{
-		err: err, runs: m.Runs, attempt: m.Attempt, trust: k.feed.traits.Attempts, cancelled: k.ctx.Err() != nil,
+	d := decide(outcome{
+		err: err, runs: m.Runs, refused: x.refused, attempt: m.Attempt, trust: k.feed.traits.Attempts, cancelled: k.ctx.Err() != nil,
 		letters: j.cfg.DeadLetter != nil, maxDeliv: k.feed.maxDeliveries(), random: chance.Float64(),
 		failing: j.tell.clock.lasted(x.first), together: together,
 		crowded: j.retries.crowded(x),
-	}, j.cfg.Retry)}
+	}, j.cfg.Retry)
+	d.keep = d.keep || d.verdict == VerdictRetry && IsOverloaded(err) && j.batches.keeps(x, d.runs)
+	return ruling{err: err, decision: d}
 }
 
 // carry does with a message as was ruled.
@@ -69,6 +71,9 @@ func (j *judge) carry(x item, r ruling, of begun) {
 	}
 	if x.first == 0 {
 		x.first = j.tell.clock.at(time.Now())
+	}
+	if IsOverloaded(r.err) {
+		x.refused++
 	}
 	f := Failed{
 		Message: m, Err: r.err, Class: r.class, Runs: r.runs, Verdict: r.verdict, Delay: r.delay, Exhausted: r.exhausted,

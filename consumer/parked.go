@@ -52,7 +52,7 @@ func (p *parking) leave(x parked) {
 		p.till.giveBackLapsed(x.k, []broker.Message{*x.m}, []broker.Back{{Token: x.m.Token, Runs: x.m.Runs}}, x.lane)
 		return
 	}
-	p.till.again(x.k, []broker.Message{*x.m}, x.lane, x.first)
+	p.till.again(x.k, []broker.Message{*x.m}, x.lane, x.past)
 }
 
 // left counts what is held no more.

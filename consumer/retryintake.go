@@ -42,17 +42,17 @@ func (in *intake) passRetries(submits context.Context, k *claim, ms []broker.Mes
 		}
 		o.restore(&ms[i], who)
 		in.received.Add(1)
-		first := int64(0)
+		var was past
 		if !o.first.IsZero() {
-			first = in.tell.clock.told(o.first)
+			was.first = in.tell.clock.told(o.first)
 		}
 		if in.cfg.Batch != nil {
-			in.till.gather(k, ms[i:i+1], nil, first, false)
+			in.till.gather(k, ms[i:i+1], nil, was, false)
 			continue
 		}
 		w := new(work)
 		w.init(k, ms[i:i+1:i+1], nil)
-		w.first = first
+		w.past = was
 		ws = append(ws, w)
 	}
 	if len(ws) > 0 {

@@ -89,13 +89,13 @@ func (g *gathering) keep() {
 }
 
 // add takes a message in.
-func (g *gathering) add(m *broker.Message, lanes []uint64, first int64) {
+func (g *gathering) add(m *broker.Message, lanes []uint64, was past) {
 	if g.own {
 		m = m.Clone()
 	}
 	g.ms = append(g.ms, *m)
 	g.lanes = append(g.lanes, lanes...)
-	g.firsts = append(g.firsts, first)
+	g.pasts = append(g.pasts, was)
 	g.bytes += len(m.Key) + len(m.Value)
 }
 

@@ -141,20 +141,20 @@ func (t *till) submit(ctx context.Context, k *claim, ws []*work) {
 }
 
 // again queues messages that were let in before; it never blocks.
-func (t *till) again(k *claim, ms []broker.Message, lanes []uint64, first int64) {
+func (t *till) again(k *claim, ms []broker.Message, lanes []uint64, was past) {
 	if t.batches != nil {
-		t.gather(k, ms, lanes, first, first != 0)
+		t.gather(k, ms, lanes, was, was.first != 0)
 		return
 	}
 	w := new(work)
 	w.init(k, ms, lanes)
-	w.first, w.each = first, true
+	w.past, w.each = was, true
 	t.refused(t.queue.requeue(w))
 }
 
 // gather takes messages of k into batches; see batches.add.
-func (t *till) gather(k *claim, ms []broker.Message, lanes []uint64, first int64, alone bool) {
-	t.refused(t.batches.add(k, ms, lanes, first, alone))
+func (t *till) gather(k *claim, ms []broker.Message, lanes []uint64, was past, alone bool) {
+	t.refused(t.batches.add(k, ms, lanes, was, alone))
 }
 
 // absorb takes what came into lanes of k into the batches that gather there.
@@ -218,7 +218,7 @@ func (t *till) follow(next []row, last bool) (refused []*work) {
 	}
 	for _, r := range next {
 		t.queue.expect(-1)
-		refused = append(refused, t.batches.add(r.k, r.ms, []uint64{r.number}, 0, r.alone)...)
+		refused = append(refused, t.batches.add(r.k, r.ms, []uint64{r.number}, past{}, r.alone)...)
 	}
 	return refused
 }

@@ -137,7 +137,7 @@ func (d *watchdog) takeOver(w *work, from, i, end int, of begun) {
 		return
 	}
 	if i+1 < end {
-		d.till.again(w.k, w.ms[i+1:end], nil, w.first)
+		d.till.again(w.k, w.ms[i+1:end], nil, w.past)
 	}
 	d.judge.failed(w.item(i), err, of)
 }

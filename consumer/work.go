@@ -38,10 +38,9 @@ type work struct {
 	acking atomic.Pointer[turn]
 	// batch: its messages are handled by one call. Then the state counts that one, not them.
 	batch bool
-	// first is when its one message failed first, by the clock; 0 where its messages are new. A batch has firsts; nil
-	// where all are new.
-	first  int64
-	firsts []int64
+	// past is its one message's; zero where its messages are new. A batch has pasts; nil where all are new.
+	past
+	pasts []past
 	// queued is when it was, by the clock, where there are leases; 0: nobody knows, and it may be long ago.
 	queued int64
 
@@ -192,24 +191,24 @@ func (w *work) tokensOf(a, b int, buf *[]uint64) []uint64 {
 
 // item is message i, alone.
 func (w *work) item(i int) item {
-	first := w.first
+	was := w.past
 	if w.batch {
-		first = 0
-		if w.firsts != nil {
-			first = w.firsts[i]
+		was = past{}
+		if w.pasts != nil {
+			was = w.pasts[i]
 		}
 	}
 	lane := w.lanes
 	if !w.run {
 		lane = lanePart(w.lanes, i, i+1)
 	}
-	return item{k: w.k, m: &w.ms[i], lane: lane, first: first}
+	return item{k: w.k, m: &w.ms[i], lane: lane, past: was}
 }
 
 // rest makes a work of the unstarted [a, b), with all that w knows of them.
 func (w *work) rest(a, b int) *work {
-	rest := &work{k: w.k, ms: w.part(a, b), lanes: w.lanesUnstarted(a, b), each: w.each, run: w.run, batch: w.batch, first: w.first,
-		firsts: w.firsts, crashed: w.crashed}
+	rest := &work{k: w.k, ms: w.part(a, b), lanes: w.lanesUnstarted(a, b), each: w.each, run: w.run, batch: w.batch, past: w.past,
+		pasts: w.pasts, crashed: w.crashed}
 	if w.tokens != nil && !w.batch {
 		rest.tokens = w.tokens[a:b:b]
 	}

@@ -116,8 +116,9 @@ func TestRestCarriesAll(t *testing.T) {
 	own := []string{"state", "linked", "prev", "next", "seen"}
 	ms := make([]broker.Message, 3)
 	for name, r := range map[string]*work{
-		"messages": {k: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, tokens: []uint64{4, 5, 6}, each: true, first: 7},
-		"batch":    {k: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, each: true, first: 7, batch: true, firsts: []int64{8, 9, 10}},
+		"messages": {k: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, tokens: []uint64{4, 5, 6}, each: true, past: past{first: 7}},
+		"batch": {k: &claim{}, ms: ms, lanes: []uint64{1, 2, 3}, each: true, past: past{first: 7},
+			batch: true, pasts: make([]past, 3)},
 	} {
 		rest := r.rest(0, 1)
 		for i := range reflect.TypeFor[work]().NumField() {

@@ -393,7 +393,7 @@ func (ws *workers) quit(w *work, i int) (v uint64) {
 	}
 	_, _, u0, u1 := w.steal()
 	if v = w.state.Add(oneTaken); ws.left(w, v) && u0 < u1 {
-		ws.till.again(w.k, w.ms[u0:u1], w.lanesOf(u0, u1), w.first)
+		ws.till.again(w.k, w.ms[u0:u1], w.lanesOf(u0, u1), w.past)
 	}
 	return v
 }

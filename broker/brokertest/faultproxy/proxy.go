@@ -227,7 +227,7 @@ func (p *Proxy) remove(l *link) {
 	delete(p.links, l)
 }
 
-// pass copies one direction until one of the two ends closes, then closes the other's half, once nothing is held on the way there.
+// pass copies one direction until one of the two ends closes, then closes the other's half, once nothing is held on its way.
 func (p *Proxy) pass(l *link, d Direction, from, to *net.TCPConn) {
 	buf := make([]byte, 16<<10)
 	for {
