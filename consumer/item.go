@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"slices"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 )
@@ -12,6 +13,9 @@ type item struct {
 	m    *Message
 	lane []uint64 // its lane; nil: there is no order
 	past
+
+	unsent  int32     // how often it could not be published to a retry topic since its run
+	publish time.Time // and before when it is not tried again
 }
 
 // A past is what is known here of the failed runs of a message, beyond their number.

@@ -228,6 +228,8 @@ func (d *letters) failed(x letter, err error) {
 	case x.retries():
 		d.done(x)
 		d.tell.tell(RetryPublishFailed{Message: x.m, Topic: x.step.Topic, Err: err})
+		x.unsent++
+		x.publish = time.Now().Add(publishBackoff.delay(x.unsent, chance.Float64()))
 		x.failed.Delay = max(0, time.Until(x.due))
 		d.parked.hold(x.item, x.failed)
 	case errors.Is(err, broker.ErrRefused) && !errors.Is(err, broker.ErrNoTopic) && !x.cut:

@@ -80,7 +80,8 @@ func (r *retries) pressure(k *claim) float64 {
 }
 
 // relieve sends what waits here to the retry topics where it fills a window: what was handled above it counts there, so that one
-// message which waits can stop its partition long after it has failed.
+// message which waits can stop its partition long after it has failed. What could not be sent waits a backoff before it is tried
+// again: what fills a window may be thousands, each with an event for each try.
 func (r *retries) relieve() {
 	if r.cfg.Retry.Topics == nil || r.parked.len() == 0 {
 		return
@@ -96,7 +97,7 @@ func (r *retries) relieveClaim(k *claim, pressure float64) {
 	now := time.Now()
 	steps := map[*Message]RetryStep{}
 	for _, p := range r.parked.take(func(p parked) bool {
-		if p.k != k {
+		if p.k != k || now.Before(p.publish) {
 			return false
 		}
 		step, ok := r.cfg.Retry.Topics.step(p.due.Sub(now), pressure)

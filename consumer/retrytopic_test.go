@@ -464,6 +464,8 @@ func TestRetryTopicDownCostsNoAttempt(t *testing.T) {
 		}
 		if failed := len(eventsOf[consumer.RetryPublishFailed](r.journal)); runs.Load() != 4 || failed < 10 {
 			t.Errorf("%d runs, want 4; %d publishes failed", runs.Load(), failed)
+		} else if failed > 60 {
+			t.Errorf("%d publishes failed in 90 s: there is no backoff", failed)
 		}
 	})
 }
