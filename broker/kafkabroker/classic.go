@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,9 @@ type classic struct {
 	has     ownership
 	ungiven bool             // some partitions may be nobody's: see settle
 	shared  map[string]int32 // what the leader's plan was made of
+	others  []string         // the leader's: topics that others subscribe to and we do not
+	mute    map[string]bool  // of those: brokers refuse to tell of it, and that was told
+	watched time.Time        // when they were asked for last; zero: it is time to
 	counts  map[string]int32 // of the last look; nil: there was none
 	changed bool             // that was another than the one before
 	names   []string         // what we subscribed to
@@ -254,8 +258,7 @@ func (g *classic) round(ctx context.Context) error {
 // give up. Other members have nothing to tell, and would wait for ever.
 //
 // And it does so where there are other partitions than before. The leader sees that and makes a new plan, but there may be none:
-// the group does not tell a static member that comes back that it leads (KIP-814). And it does not see it of topics that only
-// others subscribe to.
+// the group does not tell a static member that comes back that it leads (KIP-814).
 func (g *classic) settle(ctx context.Context) {
 	g.mu.Lock()
 	look := g.ungiven
@@ -273,6 +276,59 @@ func (g *classic) settle(ctx context.Context) {
 	g.mu.Lock()
 	g.has.rejoin = g.has.rejoin || !all || err != nil // a join too many does no harm
 	g.mu.Unlock()
+}
+
+// watch lets the leader look at the topics that only others subscribe to, as often as at its own, and every now and then while it
+// does not know one, for which its plan has nothing. The sequence without it: the plan is made while the broker that is asked
+// does not tell of such a topic; who subscribes to it was told of it before and after, and has nothing new to see.
+func (g *classic) watch(ctx context.Context) {
+	g.mu.Lock()
+	names, due := g.others, g.leads && (g.watched.IsZero() || time.Since(g.watched) >= g.watchWait())
+	g.mu.Unlock()
+	if !due || len(names) == 0 {
+		return
+	}
+	var ts map[string]topic
+	err := g.await(ctx, g.self(), func(ctx context.Context) (err error) {
+		ts, err = g.k.c.topics(ctx, names)
+		return err
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.watched = time.Now()
+	for _, name := range names {
+		if t, known := ts[name]; err == nil && known && t.err == nil && int32(len(t.leaders)) != g.shared[name] {
+			g.has.rejoin = true
+		}
+	}
+}
+
+// watchWait is how long to wait for the next look at topics of others, where no look at our own comes before.
+func (g *classic) watchWait() time.Duration {
+	for _, name := range g.others {
+		if _, known := g.shared[name]; !known {
+			return unsure
+		}
+	}
+	return math.MaxInt64
+}
+
+// warn tells of topics of others that brokers refuse to tell the leader of. Nobody else can say why nobody has their partitions.
+func (g *classic) warn(ts map[string]topic) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.mute
+	g.mute = make(map[string]bool)
+	for _, name := range g.others {
+		if t := ts[name]; refused(t.err) {
+			g.mute[name] = true
+			if !was[name] {
+				g.say(broker.Event{Kind: broker.Warning, Err: fmt.Errorf("topic %s, which other members of group %s subscribe to: "+
+					"nobody gets its partitions, for this member shares out, and brokers do not tell it of them: %w",
+					name, g.cfg.Group, t.err)})
+			}
+		}
+	}
 }
 
 // allGiven says whether each partition of topics is some member's.
@@ -338,6 +394,11 @@ func (g *classic) plan(ctx context.Context, subs []subscriber) (map[string][]par
 			counts[name] = int32(len(t.leaders))
 		}
 	}
+	g.mu.Lock()
+	g.shared, g.watched = counts, time.Now()
+	g.others = slices.DeleteFunc(wanted(subs), func(name string) bool { return slices.Contains(g.names, name) })
+	g.mu.Unlock()
+	g.warn(ts)
 	plan := g.proto.plan(subs, counts)
 	if g.cfg.plan != nil {
 		plan = g.cfg.plan(plan)
@@ -345,9 +406,6 @@ func (g *classic) plan(ctx context.Context, subs []subscriber) (map[string][]par
 	if g.proto.cooperative {
 		plan = cooperative(plan, subs)
 	}
-	g.mu.Lock()
-	g.shared = counts
-	g.mu.Unlock()
 	return plan, nil
 }
 
@@ -405,6 +463,7 @@ func (g *classic) look(v survey) {
 			g.has.rejoin = true
 		}
 	}
+	g.watched = time.Time{}
 	changed := g.counts != nil && !maps.Equal(g.counts, v.counts)
 	// At the next look, too: the leader may ask a broker that does not know yet.
 	g.ungiven = g.ungiven || !g.leads && (changed || g.changed)

@@ -19,7 +19,8 @@ func (g *classic) beat(ctx context.Context, enough func() bool) error {
 			return nil
 		}
 		if enough == nil {
-			if g.settle(ctx); g.wantsJoin() {
+			g.settle(ctx)
+			if g.watch(ctx); g.wantsJoin() {
 				return errRejoin
 			}
 		}
