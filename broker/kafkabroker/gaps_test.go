@@ -105,6 +105,31 @@ func testOtherLog(t *testing.T, ts *testSystem) {
 	}
 }
 
+// TestMovedWithMetadata: a tool has set the group back, or ahead, and has handed on the metadata that stood beside the offset
+// before, as one does that reads commits, changes the offset and writes them again. What it says was finished above another
+// offset: it is not believed, and all messages from the new offset on are handled.
+func TestMovedWithMetadata(t *testing.T) {
+	t.Parallel()
+	for name, to := range map[string]int64{"back": 2, "ahead": 8} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEachProtocol(t, 1, func(t *testing.T, ts *testSystem) { testMovedWithMetadata(t, ts, to) })
+		})
+	}
+}
+
+func testMovedWithMetadata(t *testing.T, ts *testSystem, to int64) {
+	all := ts.put(t, ts.topics[0], 0, 20)
+	was := progress{base: 5, log: topicID(topicIDOf(t, ts.admin, ts.topics[0])).log(), done: []span{{6, 11}}}
+	ts.commit(t, to, was.encode(metadataLimit))
+	r := startRunner(t, ts.config(ts.net.link()))
+	eventually(t, "all messages from there on came", func() bool { return r.has(all[to:]) })
+	eventually(t, "all is committed", func() bool { return ts.progress(t, ts.topics[0])[0].committed == 20 })
+	if n := len(r.seen()); n != len(all[to:]) {
+		t.Errorf("%d messages came, want %d", n, len(all[to:]))
+	}
+}
+
 // TestTrimmed: where retention has passed the committed offset, the number of messages that nobody handled is told exactly; what
 // was finished above the offset is not among them (f30). With stop it ends Receive.
 func TestTrimmed(t *testing.T) {

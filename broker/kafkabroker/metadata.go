@@ -74,7 +74,7 @@ const mostFirst = 1 << 24
 // down, then runs. It is done again after a crash, and never lost.
 //
 // The layout before base64: 8 bytes log, uvarint starts, 1 byte kind, uvarint length and the map, pairs of uvarints (offset above
-// the one before, runs), 4 bytes CRC-32C. With a suspect its offset above base, an uvarint, and 8 bytes of its process come
+// the one before, runs), 4 bytes of sumAt. With a suspect its offset above base, an uvarint, and 8 bytes of its process come
 // behind starts. With first, an uvarint, it comes behind kind; where there is room for no more than must be there it is left out.
 func (p progress) encode(limit int) string {
 	room := (limit-len(metadataPrefix))*3/4 - 4
@@ -109,8 +109,16 @@ func (p progress) encode(limit int) string {
 		}
 		b, last = next, r.offset
 	}
-	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	b = binary.BigEndian.AppendUint32(b, sumAt(p.base, b))
 	return prefix + base64.RawStdEncoding.EncodeToString(b)
+}
+
+// sumAt is the checksum, a CRC-32C, of what stands beside an offset. The offset is in it: a tool that reads commits, changes
+// their offsets and writes them again hands on our string as well, in which all is relative to the offset before. What is
+// finished above that one says nothing of what stands as far above another.
+func sumAt(base int64, b []byte) uint32 {
+	at := binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(base))
+	return crc32.Update(crc32.Checksum(at, castagnoli), castagnoli, b)
 }
 
 // mostEncoded is what no metadata string exceeds whose finished offsets lie within width offsets of base.
@@ -181,8 +189,8 @@ func decodeMetadata(base int64, s string) (progress, error) {
 	if err != nil {
 		return plain, fmt.Errorf("%w: %w", errMetadata, err)
 	}
-	if len(b) < 4 || crc32.Checksum(b[:len(b)-4], castagnoli) != binary.BigEndian.Uint32(b[len(b)-4:]) {
-		return plain, fmt.Errorf("%w: checksum", errMetadata)
+	if len(b) < 4 || sumAt(base, b[:len(b)-4]) != binary.BigEndian.Uint32(b[len(b)-4:]) {
+		return plain, fmt.Errorf("%w, or of another offset: checksum", errMetadata)
 	}
 	p, ok := parseMetadata(base, b[:len(b)-4], suspects)
 	if !ok {
