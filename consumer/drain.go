@@ -6,21 +6,24 @@ import (
 	"time"
 )
 
-// drain gives back what is unstarted, waits for what runs, and ends its contexts when DrainTimeout has passed.
-func (c *Consumer) drain() {
+// drain gives back what is unstarted, waits for what runs, and ends its contexts when DrainTimeout has passed. It returns until
+// when handlers have time to return that were given up before: their messages are not waited for, and their contexts have ended.
+func (c *Consumer) drain() (until time.Time) {
 	c.life.enter(Draining)
 	c.claims.shut("drain")
 	for _, k := range c.claims.all() {
 		c.revoker.clear(k, "drain")
 	}
 	if c.till.wait(c.cfg.DrainTimeout) {
-		return
+		return time.Now().Add(c.cfg.CancelGrace)
 	}
 	c.life.enter(Cancelling)
 	c.life.kill(ErrShutdown)
+	until = time.Now().Add(c.cfg.CancelGrace)
 	if !c.till.wait(c.cfg.CancelGrace) {
 		c.tellLeft()
 	}
+	return until
 }
 
 // maxLeft is how many of the handlers that a stop leaves behind are named: enough to find the culprit, and few enough to read.
@@ -43,11 +46,12 @@ func (c *Consumer) tellLeft() {
 }
 
 // endWorkers ends the pool and the dead-letter publishing, and returns how many handlers are stuck. By now every worker that can
-// end is about to; one that gets no processor does it after Run.
-func (c *Consumer) endWorkers() int {
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+// end is about to, but for those of handlers that were given up, which have until then; one that gets no processor ends after Run.
+func (c *Consumer) endWorkers(until time.Time) int {
+	ctx, cancel := context.WithTimeout(context.Background(), max(100*time.Millisecond, time.Until(until)))
 	defer cancel()
 	c.queue.drain(ctx)
+	c.workers.awaitStrays(ctx)
 	ended := make(chan struct{})
 	go func() { // outlives Run only where a publisher ignores its context
 		c.letters.wait()

@@ -516,3 +516,26 @@ func TestLeavingAtRevocation(t *testing.T) {
 		wantUnsettled(t, b, 0)
 	})
 }
+
+// TestStopBesideAHandlerThatWasGivenUp: a handler whose message was taken from it, for it ran beyond its limit, has CancelGrace
+// at a stop as the others have.
+func TestStopBesideAHandlerThatWasGivenUp(t *testing.T) {
+	onEach(t, func(t *testing.T, b *membroker.Broker) {
+		var began atomic.Int32
+		r := start(t, b, consumer.Config{Timeout: time.Second, StuckAfter: time.Second, Handler: func(context.Context, *consumer.Message) error {
+			if began.Add(1) == 1 {
+				time.Sleep(2500 * time.Millisecond)
+			}
+			return nil
+		}})
+		produce(t, b, 1)
+		time.Sleep(2200 * time.Millisecond)
+		if got := began.Load(); got != 2 {
+			t.Fatalf("it began %d times, want 2: the first was given up", got)
+		}
+		if err := r.end(); err != nil {
+			t.Errorf("Run returned %v, though the handler returned within CancelGrace", err)
+		}
+		wantUnsettled(t, b, 0)
+	})
+}

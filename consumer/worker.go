@@ -405,6 +405,22 @@ func (ws *workers) exit(p *pool.Worker[*work]) {
 	}
 }
 
+// lookStray is how often it is looked whether handlers that were given up have returned.
+const lookStray = 10 * time.Millisecond
+
+// awaitStrays waits until those have returned, or ctx ends.
+func (ws *workers) awaitStrays(ctx context.Context) {
+	tick := time.NewTicker(lookStray)
+	defer tick.Stop()
+	for ws.stuck.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // stuckIn counts the handlers that were called and have not returned, in what the workers have in hand: those that the watchdog
 // gave up, and those that run. A worker may have a work in hand without one: it got no processor since, and what it was handed
 // was taken from it.
