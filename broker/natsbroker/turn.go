@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -142,6 +143,9 @@ func (s *stock) lose(ses *session, why error) {
 		return
 	}
 	ses.pin.lost = why
+	if errors.Is(why, errPinTaken) { // perhaps of another consumer of that name, to which nothing of this one is to be said
+		s.doubt()
+	}
 	s.giveBackReady(ses)
 	s.bells.pull.Ring()
 	s.bells.pin.Ring()

@@ -469,6 +469,33 @@ func TestResetWhileGathering(t *testing.T) {
 	})
 }
 
+// Another one is pinned: perhaps on a consumer that somebody made anew under the same name. What is given back is not said before
+// it is known to be the same, for it may be of the other's messages.
+func TestPinTakenIsInDoubt(t *testing.T) {
+	for name, take := range map[string]func(u *playedTurn){
+		"told with a message": func(u *playedTurn) { u.s.puller.arrived(u.b, pinnedBy("y")) },
+		"told by a renewal": func(u *playedTurn) {
+			pinSide{u.s.held}.renewed(u.b.ses, pinLease{}, pullUnpinned)
+		},
+		"told by the consumer": func(u *playedTurn) {
+			pinSide{u.s.held}.gathered(u.b.ses, infoOfPin("y"), removed{}, mark{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := playTurn(t)
+			over := connEpoch{nth: 1}
+			u.s.outbox.vouched(u.s.outbox.ask(over))
+			u.arrives(1, 1, 1)
+			if take(u); u.b.ses.pin.lost == nil || len(u.s.outbox.settles.naks) == 0 {
+				t.Fatal("the turn is not over, or nothing went back")
+			}
+			if u.s.outbox.isSure(over) {
+				t.Error("it is taken for sure that the consumer is the same")
+			}
+		})
+	}
+}
+
 // A count that is behind is asked for again at once only while a better one is to be expected.
 func TestCountBehind(t *testing.T) {
 	const wait = int64(16 * time.Second)
