@@ -62,6 +62,9 @@ var suiteMutants = []suiteMutant{
 			}
 		}
 		return lag`}}, "leased", "LagOfDelayed"},
+	{"what waited here when its lease ran out is counted for ever", []edit{{holding,
+		"	h.forgetPrefetch()\n	for o := h.w.lo", "	h.spans, h.held, h.heldN = nil, 0, 0\n	for o := h.w.lo"}}, "leased",
+		"DownForgetsPrefetch"},
 	{"what is out is not extended while its topic is paused", []edit{{holdings, "		os = h.extends(os)\n",
 		"		if !hs.pauses.Has(h.cur.log.topic) {\n			os = h.extends(os)\n		}\n"}}, "leased", "PauseKeepsWhatIsOut"},
 	{"an outage makes it forget what is finished", []edit{{holding, "			sl.state = expired\n		}\n",

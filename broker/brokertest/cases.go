@@ -136,6 +136,7 @@ func cases() []testCase {
 		{name: "DownLater", run: downLater, why: again},
 		{name: "DownAgain", setup: Setup{Lease: longLease}, run: downAgain, why: again},
 		{name: "DownPaused", run: downPaused, why: again},
+		{name: "DownForgetsPrefetch", run: downForgetsPrefetch, why: again},
 		{name: "DownKeepsSettings", setup: Setup{Topics: 2}, run: downKeepsSettings, why: again},
 		{name: "HeartbeatsGoOn", run: heartbeatsGoOn, why: again},
 		{name: "Idle", run: idle},

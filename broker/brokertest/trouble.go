@@ -244,6 +244,36 @@ func downKeepsSettings(w *world) {
 	w.handledOnce()
 }
 
+// downForgetsPrefetch proves that the whole budget can be used after an outage that outlasts the leases of what waits in the
+// adapter: what it let go of is not counted any more.
+func downForgetsPrefetch(w *world) {
+	w.need("Down", w.sys.Down != nil)
+	w.need("Up", w.sys.Up != nil)
+	m := w.process(chunk(1), budget(20, 1<<20))
+	w.produce(0, 40)
+	m.open()
+	if !m.receiveOnce() {
+		w.Fatalf("Receive: %v", m.hand.why())
+	}
+	first := m.take(1)
+	time.Sleep(w.moment()) // so that more waits in the adapter
+	ups := m.told.times(broker.Up)
+	w.sys.Down(w)
+	w.eventually("a Down event came", func() bool { return m.told.times(broker.Down) > 0 })
+	time.Sleep(3 * w.lease / 2)
+	w.sys.Up(w)
+	w.eventually("an Up event came after it", func() bool { return m.told.times(broker.Up) > ups })
+	_ = m.ack(first...)
+	m.receive()
+	ms := m.take(20, "of a budget of 20 after an outage")
+	m.quiet(w.moment(), "the budget is used up")
+	_ = m.ack(ms...)
+	defer m.handle(func(msg *broker.Message) { _ = m.ack(msg) })()
+	w.eventually("each message was handled", func() bool { return w.books.Open() == 0 })
+	w.settled()
+	w.handled()
+}
+
 // onlyOf takes and acks n messages of a topic, and fails the case for one of another.
 func (w *world) onlyOf(m *member, topic string, n int) {
 	w.Helper()
