@@ -46,7 +46,8 @@ func (c *Consumer) tellLeft() {
 }
 
 // endWorkers ends the pool and the dead-letter publishing, and returns how many handlers are stuck. By now every worker that can
-// end is about to, but for those of handlers that were given up, which have until then; one that gets no processor ends after Run.
+// end is about to, but for those of handlers that were given up, which have until then; one that gets no processor does it after
+// Run.
 func (c *Consumer) endWorkers(until time.Time) int {
 	ctx, cancel := context.WithTimeout(context.Background(), max(100*time.Millisecond, time.Until(until)))
 	defer cancel()

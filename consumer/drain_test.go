@@ -522,12 +522,13 @@ func TestLeavingAtRevocation(t *testing.T) {
 func TestStopBesideAHandlerThatWasGivenUp(t *testing.T) {
 	onEach(t, func(t *testing.T, b *membroker.Broker) {
 		var began atomic.Int32
-		r := start(t, b, consumer.Config{Timeout: time.Second, StuckAfter: time.Second, Handler: func(context.Context, *consumer.Message) error {
-			if began.Add(1) == 1 {
-				time.Sleep(2500 * time.Millisecond)
-			}
-			return nil
-		}})
+		r := start(t, b, handling(consumer.Config{Timeout: time.Second, StuckAfter: time.Second},
+			func(context.Context, *consumer.Message) error {
+				if began.Add(1) == 1 {
+					time.Sleep(2500 * time.Millisecond)
+				}
+				return nil
+			}))
 		produce(t, b, 1)
 		time.Sleep(2200 * time.Millisecond)
 		if got := began.Load(); got != 2 {

@@ -7,9 +7,9 @@ import (
 )
 
 // A lapse is a message that went back to the broker while its claim goes on, for its lease had run out. It comes again, and what
-// stands behind it in its lane comes after it. So what waits in the lane goes back, too (lanes.done); and so must what is received
-// and not in its lane yet. The sequence: 1 is queued, and 2 is received; before 2 is in its lane the lease of 1 runs out, and 1
-// goes back; 2 finds the lane free, and runs before 1.
+// stands behind it in its lane comes after it. So what waits in the lane goes back, too (lanes.done); and so must what is
+// received and not in its lane yet. The sequence: 1 is queued, and 2 is received; before 2 is in its lane the lease of 1 runs
+// out, and 1 goes back; 2 finds the lane free, and runs before 1.
 type lapse struct {
 	k      *claim
 	number uint64 // of the lane
@@ -27,20 +27,20 @@ func (t *lanes) lapsed(ls []lapse) {
 // sortOut takes out of messages, which a call of Receive returned, those that stand behind a lapse. Where that came again with
 // them, they were handed out after it. What it returns are those that are left, at the front of ms, and what is to go back. It
 // needs t.mu.
-func (t *lanes) sortOut(k *claim, call int64, ms []broker.Message, numbers []uint64) (left []broker.Message, behind []broker.Back) {
+func (t *lanes) sortOut(k *claim, call int64, ms []broker.Message, numbers []uint64) (left []broker.Message, back []broker.Back) {
 	t.lapses = slices.DeleteFunc(t.lapses, func(l lapse) bool {
 		return l.k.closed.Load() || l.k.feed == k.feed && (l.calls < call || l.cameAgain(ms, numbers))
 	})
 	left = ms[:0]
 	for i := range ms {
 		if slices.ContainsFunc(t.lapses, func(l lapse) bool { return l.k == k && l.number == numbers[i] && l.offset < ms[i].Offset }) {
-			behind = append(behind, backs(ms[i:i+1])...)
+			back = append(back, backs(ms[i:i+1])...)
 			continue
 		}
 		numbers[len(left)] = numbers[i]
 		left = append(left, ms[i])
 	}
-	return left, behind
+	return left, back
 }
 
 // cameAgain says whether the message is among those, or one that stood before it in its lane.

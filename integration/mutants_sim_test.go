@@ -24,6 +24,7 @@ var simBlind = map[string]string{
 	"a finished message waits for the end of its worker's micro-batch": "an ack is late by one hand-off, as it may be",
 	"what makes room stops all others":                                 "it costs throughput: all becomes settled all the same",
 	"the rest of a batch is a message":                                 "it needs a worker without a processor",
+	"what is received beside a lapse starts before it":                 "what is received is in its lane in the same instant",
 	"a complete batch lingers on in memory":                            "it shows in memory alone",
 
 	"a worker acks before others have acked what stands before it": "one seed in thousands: both acks have to begin in one instant",

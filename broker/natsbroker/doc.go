@@ -38,7 +38,7 @@
 //	slots.go         what is here: the table behind Message.Token
 //	pull.go          how much to ask for, and what an answer means; pulls.go: by which inbox, and when; pullmeter.go: how long it
 //	                 took; quiet.go: what it means that no answer comes
-//	pin.go, turn.go  whose turn it is, and what is missing at its beginning; removed.go: what is here and not counted
+//	pin.go, turn.go  whose turn it is, and what is missing at its beginning; balance.go, removed.go: what is here and not counted
 //	leases.go        which leases certainly hold; clock.go: by which time
 //	memory.go        what is remembered of those that are gone: finished.go, to ack again what comes again; runs.go: how often
 //	                 those given back have failed

@@ -263,8 +263,9 @@ func TestAckBeforeTheFirstCount(t *testing.T) {
 	s.puller.arrived(b, &nats.Msg{Subject: "s.a", Header: nats.Header{pinHeader: {"x"}},
 		Reply: "$JS.ACK.S.c.2.2.7.1700000000000000000.0"})
 	count := func(pending int) {
-		pinSide{s.held}.gathered(ses, &jetstream.ConsumerInfo{NumAckPending: pending, Delivered: jetstream.SequenceInfo{Consumer: 7},
-			PriorityGroups: []jetstream.PriorityGroupState{{PinnedClientID: "x"}}}, removed{}, mark{ses.pin.balance.done, true, ses.pin.last})
+		info := infoOfPin("x")
+		info.NumAckPending, info.Delivered.Consumer = pending, 7
+		pinSide{s.held}.gathered(ses, info, removed{}, mark{ses.pin.balance.done, true, ses.pin.last})
 	}
 	count(1)
 	if len(s.outbox.settles.naks) != 1 || ses.slots.used != 0 {
@@ -344,8 +345,8 @@ func TestOwnAcksOnTheirWay(t *testing.T) {
 	}
 }
 
-// What others may have settled goes back when nothing else is missing, and not for each of their acks, nor for own ones of what is
-// in doubt.
+// What others may have settled goes back when nothing else is missing, and not for each of their acks, nor for own ones of what
+// is in doubt.
 func TestDoubtGoesBackOnce(t *testing.T) {
 	u := playTurn(t)
 	u.arrives(2, 1, 1)

@@ -11,8 +11,8 @@ import (
 )
 
 // TestGatherInAnyOrderOfEvents plays turns in which everything that may happen while one gathers does, in any order: late acks of
-// the process before, deliveries and acks that are lost, give-backs, limits, looks. Nothing is handed out before what stands before it is
-// settled, handled or here, and when nothing goes wrong any more all comes to be settled.
+// the process before, deliveries and acks that are lost, give-backs, limits, looks. Nothing is handed out before what stands
+// before it is settled, handled or here, and when nothing goes wrong any more all comes to be settled.
 func TestGatherInAnyOrderOfEvents(t *testing.T) {
 	seeds := uint64(20_000)
 	if testing.Short() {
