@@ -69,8 +69,8 @@ func (b *batches) lastRun(k *claim, m *Message, was past) bool {
 	}, b.retry)
 }
 
-// keeps says whether a message that was refused, with now so many failed runs, waits here for the next: a broker would not keep
-// how many of them were refused, and when it came again it would be a batch of its own.
+// keeps says whether a message that was refused, with now so many failed runs, waits here for the next, where there is room: a
+// broker would not keep how many of them were refused, and when it came again it would be a batch of its own.
 func (b *batches) keeps(x item, runs int32) bool {
 	if b == nil {
 		return false

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -68,6 +70,45 @@ func TestRefusedBatchStaysABatch(t *testing.T) {
 		if got := out(b, "dead"); !slices.Equal(got, []string{"7"}) {
 			t.Errorf("dead letters %q, want the one that is bad", got)
 		}
+	})
+}
+
+// What is refused again and again does not hold the whole budget: others are received beside it.
+func TestRefusedBatchesLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(kinds["leased"])
+		var others atomic.Int32
+		r := start(t, b, consumer.Config{
+			Budget: broker.Budget{Messages: 40, Bytes: 1 << 20}, Pool: consumer.Pool{Max: 4},
+			Retry:      consumer.Retry{MaxAttempts: 3, Backoff: consumer.Backoff{Initial: 5 * time.Second, Max: 5 * time.Second}},
+			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
+			Batch: &consumer.Batch{Size: 10, Linger: time.Millisecond, Handler: func(_ context.Context, ms []*consumer.Message) error {
+				errs := make([]error, len(ms))
+				for i, m := range ms {
+					if string(m.Value) == "refused" {
+						errs[i] = consumer.Overloaded(errors.New("busy"), 0)
+					} else {
+						others.Add(1)
+					}
+				}
+				return &consumer.BatchError{Errs: errs}
+			}}})
+		for range 100 {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte("refused")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		for range 20 {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte("other")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := others.Load(); n != 20 {
+			t.Errorf("%d of 20 others were handled beside what is refused", n)
+		}
+		_ = r.end()
 	})
 }
 

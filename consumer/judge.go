@@ -49,7 +49,8 @@ func (j *judge) rule(x item, err error, together bool) ruling {
 		failing: j.tell.clock.lasted(x.first), together: together,
 		crowded: j.retries.crowded(x),
 	}, j.cfg.Retry)
-	d.keep = d.keep || d.verdict == VerdictRetry && IsOverloaded(err) && j.batches.keeps(x, d.runs)
+	d.keep = d.keep || d.verdict == VerdictRetry && IsOverloaded(err) && j.batches.keeps(x, d.runs) &&
+		j.retries.pressure(k) < retryTopicFrom
 	return ruling{err: err, decision: d}
 }
 

@@ -8,7 +8,7 @@ import (
 
 const (
 	// retryTopicFrom is the share of window or budget in use from which a message that fails is sent to a retry topic, however short
-	// its delay is.
+	// its delay is, and one that is refused again and again to the broker, where that keeps the delay.
 	retryTopicFrom = 0.5
 	// retryShare is the part of the budget that the source of the retry topics has: one in so many.
 	retryShare = 8
