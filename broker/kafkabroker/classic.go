@@ -303,10 +303,11 @@ func (g *classic) watch(ctx context.Context) {
 	}
 }
 
-// watchWait is how long to wait for the next look at topics of others, where no look at our own comes before.
+// watchWait is how long to wait for the next look at topics of others, where no look at our own comes before. One that brokers
+// refuse to tell of is asked for no more often than that.
 func (g *classic) watchWait() time.Duration {
 	for _, name := range g.others {
-		if _, known := g.shared[name]; !known {
+		if _, known := g.shared[name]; !known && !g.mute[name] {
 			return unsure
 		}
 	}
