@@ -175,7 +175,7 @@ var mutants = []mutant{
 		"	if p.last != 0 && d.consumer > p.last+1 {", "	if false && p.last != 0 && d.consumer > p.last+1 {",
 		"./broker/natsbroker", "TestOrderOverALostConnection|TestOrderBesideADeadConnection"},
 	{"what others settle late is taken for what they have", "broker/natsbroker/balance.go",
-		"	if first { //", "	if true {\n		return fallNone\n	}\n	if first { //",
+		"	if !b.looked { //", "	if true {\n		return fallNone\n	}\n	if !b.looked { //",
 		"./broker/natsbroker", "TestOrderDespiteLateAcks|TestAckBeforeTheFirstCount"},
 	{"who is pinned does not wait for what others had", "broker/natsbroker/stock.go",
 		"s.pulls.gate.Out() > ses.out || ses.pin.gathering ||", "s.pulls.gate.Out() > ses.out ||",

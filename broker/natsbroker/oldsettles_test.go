@@ -158,7 +158,7 @@ func TestOldAcksAfterAMessageOfTheNewStream(t *testing.T) {
 			a.anew()
 			a.publish(1, 3)
 			if c.another {
-				ms := must(must(a.js.Consumer(t.Context(), "S", "c")).FetchNoWait(3)).Messages()
+				ms := must(must(a.js.Consumer(t.Context(), "S", "c")).Fetch(3)).Messages()
 				if err := (<-ms).Nak(); err != nil {
 					t.Fatal(err)
 				}

@@ -102,8 +102,17 @@ func (p *pin) missing(c count, here int, now, ackWait int64) (n int, sure bool) 
 	if c.last != p.unsure {
 		p.unsure, p.since = c.last, now
 	}
-	late := now-p.since >= ackWait/4 && now-p.arrived >= ackWait/4
-	return max(c.pending-here, 0), c.last == p.last || late
+	return max(c.pending-here, 0), c.last == p.last || p.late(now, ackWait)
+}
+
+// late says that the server's count of deliveries is another than ours for so long that it stays so.
+func (p *pin) late(now, ackWait int64) bool {
+	return now-p.since >= ackWait/4 && now-p.arrived >= ackWait/4
+}
+
+// isLost says whether the deliveries up to one, which did not come, are taken for lost.
+func (p *pin) isLost(last uint64, now, ackWait int64) bool {
+	return last == p.unsure && p.late(now, ackWait)
 }
 
 // gatherPause is how long to wait before asking for another message, where that may be a new one: what is missing is out with
@@ -371,7 +380,7 @@ type present struct {
 //
 // What others may have settled goes back only when nothing else is missing: with each of their acks it would else count as
 // delivered once more. For the same reason it goes back not again within an ack wait where nothing can be missing: then what
-// they settled runs twice. What is out cannot go back, and is waited for.
+// they settled runs twice. What is out cannot go back: what may be missing is asked for, and what is out waited for.
 func (p *pin) gathered(c count, h present, exact bool, now, ackWait int64) gatherStep {
 	n, sure := p.missing(c, h.all, now, ackWait)
 	if n > 0 || !sure || !exact {
@@ -380,10 +389,11 @@ func (p *pin) gathered(c count, h present, exact bool, now, ackWait int64) gathe
 	}
 	p.want = 0
 	hidden := p.balance.hidden(h.ready + h.out)
-	complete := c.pending-h.all+hidden <= 0
+	most := c.pending - h.all + hidden
 	switch b := &p.balance; {
-	case hidden == 0, complete && (h.out > 0 || b.asked != 0 && now-b.asked < ackWait):
+	case hidden == 0, most <= 0 && (h.out > 0 || b.asked != 0 && now-b.asked < ackWait):
 	case h.out > 0:
+		p.want = p.wants(most, sure, now, gatherPause(ackWait))
 		return gatherOn
 	default:
 		b.asked = now

@@ -169,6 +169,9 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone remov
 	}
 	c, exact, now := count{info.Delivered.Consumer, info.NumAckPending}, p.exact(m), k.clock.now()
 	floor := info.AckFloor.Stream // up to it all is settled, what is here too
+	if c.last > p.last && p.isLost(c.last, now, k.leases.ackWait) {
+		p.passed(c.last) // so that what others settled is seen
+	}
 	if c.last == p.last && exact && k.weigh(ses, c.pending, floor, gone) {
 		k.bells.pin.Ring()
 		return

@@ -30,9 +30,7 @@ func (s *stock) ack(ses *session, tokens []uint64) (t kit.Tally) {
 				until = never
 			}
 			s.memory.settled(sl)
-			if sl.others == othersDidNot { // else it may be off the server's count already
-				ses.pin.balance.done++
-			}
+			ses.pin.balance.acked(sl.others)
 			if !sl.forgotten { // else it is said when it comes again
 				s.said.acks = append(s.said.acks, pendingAck{sl.reply, until, sl.nth}) // a late one is of use, too
 			}

@@ -144,7 +144,8 @@ func (s *stock) lose(ses *session, why error) {
 	}
 	ses.pin.lost = why
 	if errors.Is(why, errPinTaken) { // perhaps of another consumer of that name, to which nothing of this one is to be said
-		s.doubt()
+		s.older = s.came
+		s.outbox.doubtIt()
 	}
 	s.giveBackReady(ses)
 	s.bells.pull.Ring()

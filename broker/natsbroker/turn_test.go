@@ -348,35 +348,99 @@ func TestOwnAcksOnTheirWay(t *testing.T) {
 // What others may have settled goes back when nothing else is missing, and not for each of their acks, nor for own ones of what
 // is in doubt.
 func TestDoubtGoesBackOnce(t *testing.T) {
-	u := playTurn(t)
+	u, out := playDoubt(t)
+	u.looks(4, 8) // another one settled 5
+	u.ack(out[1])
+	u.looks(3, 8)
+	if last := u.comeAgain(9); last != 8 {
+		t.Fatalf("%d were given back while one is out that may be it, want none", last-8)
+	}
+	u.ack(out[2])
+	u.looks(2, 8)
+	if last := u.comeAgainWithout(5, 9); last != 9 || u.b.ses.slots.used != 1 {
+		t.Fatalf("%d came again when all seemed to be here, want the one that is not settled", last-8)
+	}
+	u.looks(2, 9)
+	u.arrives(3, 1, 10)
+	u.looks(2, 10)
+	if last := u.comeAgain(11); last != 10 {
+		t.Errorf("%d were given back when it was known, want none", last-10)
+	}
+	if ms := u.receive(3); len(ms) != 2 || ms[0].Offset != 1 {
+		t.Errorf("%d messages are handed out, want 2", len(ms))
+	}
+}
+
+// What another one settled is acked here, too: then nothing is in doubt any more, and nothing goes back.
+func TestDoubtIsOverByOwnAcks(t *testing.T) {
+	u, out := playDoubt(t)
+	u.looks(4, 8) // another one settled 3
+	u.ack(out[1])
+	u.looks(3, 8)
+	u.ack(out[2])
+	u.looks(3, 8)
+	u.arrives(3, 1, 9)
+	u.looks(3, 9)
+	if last := u.comeAgain(10); last != 9 {
+		t.Errorf("%d were given back, want none", last-9)
+	}
+	if ms := u.receive(4); len(ms) != 3 || ms[0].Offset != 1 {
+		t.Errorf("%d messages are handed out, want 3", len(ms))
+	}
+}
+
+// One that another settled runs here for long, and one that stands before others is missing. It is asked for, and then the others
+// are handed out.
+func TestMissingBesideALongHandler(t *testing.T) {
+	u, _ := playDoubt(t)
+	u.looks(3, 8) // another one settled 2 and 3, and 1 is missing
+	if now := u.s.held.stock.clock.now(); u.b.ses.pin.arrived > now-int64(time.Second) {
+		u.b.ses.pin.arrived = now - int64(time.Minute)
+	}
+	u.looks(3, 8)
+	if u.b.ses.pin.want == 0 {
+		t.Fatal("what is missing is not asked for")
+	}
+	u.arrives(3, 1, 9)
+	u.looks(3, 9)
+	if ms := u.receive(4); len(ms) != 3 || ms[0].Offset != 1 {
+		t.Errorf("%d messages are handed out, want 3", len(ms))
+	}
+}
+
+// playDoubt is a turn in which 1 went back, 2 and 3 are out, as the server knows for the third time, and 4 and 5 wait.
+func playDoubt(t *testing.T) (u *playedTurn, out []broker.Message) {
+	t.Helper()
+	u = playTurn(t)
 	u.arrives(2, 1, 1)
 	u.arrives(2, 2, 2)
 	u.arrives(2, 3, 3)
 	u.looks(3, 3)
 	u.comeAgain(4)
 	u.looks(3, 6)
-	out := u.receive(3)
+	out = u.receive(3)
 	u.arrives(1, 4, 7)
 	u.arrives(1, 5, 8)
 	u.misses(out[0])
 	u.looks(5, 8)
-	u.looks(4, 8) // another one settled 3
-	u.ack(out[1])
-	u.looks(3, 8)
-	u.ack(out[2])
-	u.looks(3, 8)
-	if last := u.comeAgain(9); last != 8 {
-		t.Fatalf("%d were given back while the first is missing, want none", last-8)
-	}
-	u.arrives(3, 1, 9)
-	u.looks(3, 9)
-	if last := u.comeAgain(10); last != 11 {
-		t.Fatalf("%d were given back when all seemed to be here, want the 2 that others may have settled", last-9)
-	}
-	u.looks(3, 11)
-	if ms := u.receive(3); len(ms) != 3 || ms[0].Offset != 1 {
-		t.Errorf("%d messages are handed out, want 3", len(ms))
-	}
+	return u, out
+}
+
+// A delivery is lost, and before it is taken for that another one settles what waits here. That is seen, and not taken for what
+// is missing.
+func TestLateAckBesideALostDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := playTurn(t)
+		u.arrives(1, 2, 1)
+		u.arrives(1, 3, 2)
+		u.looks(3, 2) // 1 is missing
+		u.looks(2, 3) // it was delivered, and did not come; and another one settled 2
+		time.Sleep(DefaultAckWait / 2)
+		u.looks(2, 3)
+		if ms := u.receive(2); len(ms) > 0 {
+			t.Errorf("%d is handed out, and 1 is missing", ms[0].Offset)
+		}
+	})
 }
 
 // Others settle, one after the other, what waits here, and nothing can be missing. It goes back once, so that it need not run
