@@ -54,9 +54,9 @@ func (l lapse) cameAgain(ms []broker.Message, numbers []uint64) bool {
 }
 
 // giveBackLapsed gives back messages of k whose leases have run out, and what stood behind them in their works.
-func (t *till) giveBackLapsed(k *claim, ms []broker.Message, back []broker.Back, lanes []uint64) {
-	t.tell.count.givenBack.Add(int64(len(back)))
-	t.nackAlone(k, back)
+func (t *till) giveBackLapsed(k *claim, ms []broker.Message, lanes []uint64) {
+	t.tell.count.givenBack.Add(int64(len(ms)))
+	t.nackAlone(k, backs(ms))
 	if k.lanes != nil {
 		calls := k.feed.calls.Load()
 		var ls []lapse
@@ -68,5 +68,5 @@ func (t *till) giveBackLapsed(k *claim, ms []broker.Message, back []broker.Back,
 		k.lanes.lapsed(ls)
 	}
 	t.release(k, lanes, true)
-	t.tell.tell(GivenBack{N: len(back), Reason: "lost"})
+	t.tell.tell(GivenBack{N: len(ms), Reason: "lost"})
 }

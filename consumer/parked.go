@@ -49,7 +49,7 @@ func (p *parking) run(ctx context.Context) { p.due.run(ctx, p.leave) }
 func (p *parking) leave(x parked) {
 	p.left(x)
 	if x.k.feed.lapsed(x.k.Claim, x.m.Token) {
-		p.till.giveBackLapsed(x.k, []broker.Message{*x.m}, []broker.Back{{Token: x.m.Token, Runs: x.m.Runs}}, x.lane)
+		p.till.giveBackLapsed(x.k, []broker.Message{*x.m}, x.lane)
 		return
 	}
 	p.till.again(x.k, []broker.Message{*x.m}, x.lane, x.past)

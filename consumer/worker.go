@@ -341,7 +341,7 @@ func (ws *workers) refuse(l *local, w *work, i int, reason string) {
 		lanes, w.passed = w.lanes, true
 	}
 	if reason == "" {
-		ws.till.giveBackLapsed(w.k, ms, backs(ms), lanes)
+		ws.till.giveBackLapsed(w.k, ms, lanes)
 		return
 	}
 	ws.till.giveBack(w.k, backs(ms), lanes, reason)
