@@ -106,43 +106,6 @@ func TestPinWants(t *testing.T) {
 	}
 }
 
-// What others settled, by the server's count.
-func TestBalance(t *testing.T) {
-	var b balance
-	for i, l := range []struct {
-		firsts, done, maybes, pending, explained int
-		want                                     fall
-		fell                                     int
-	}{
-		{2, 0, 0, 5, 1, fallFirst, 0}, // the first look: what was settled before is not in the count
-		{2, 0, 0, 5, 0, fallNone, 0},
-		{4, 0, 0, 7, 0, fallNone, 0}, // two that are new
-		{4, 1, 0, 6, 0, fallNone, 0}, // one that was acked here
-		{5, 1, 0, 6, 0, fallSome, 1}, // one that is new, and one that another has settled
-		{5, 1, 0, 6, 0, fallNone, 1},
-		{5, 1, 0, 4, 1, fallSome, 2}, // two more, and of one it is known which
-		{5, 1, 0, 4, 2, fallNone, 0}, // and of the others
-		{5, 1, 0, 4, 1, fallNone, 0}, // removed after it was counted
-		{5, 1, 0, 3, 0, fallSome, 1},
-		{5, 2, 1, 2, 0, fallSome, 1}, // it was not the one that was acked; another one may be settled meanwhile, and this was it
-		{5, 3, 1, 2, 0, fallSome, 0}, // now it was
-		{5, 4, 1, 1, 0, fallNone, 0},
-		{5, 4, 0, 3, 0, fallNone, 0}, // a cluster is to deliver two,
-		{7, 4, 0, 3, 0, fallNone, 0}, // and they come
-		{7, 4, 0, 2, 0, fallSome, 1},
-		{7, 4, 0, 4, 0, fallNone, 1}, // it is to deliver two again, and another one is settled
-		{9, 4, 0, 3, 0, fallSome, 2},
-	} {
-		b.firsts, b.done, b.maybes = l.firsts, l.done, l.maybes
-		if got := b.look(l.pending, l.explained); got != l.want || b.fell != l.fell {
-			t.Errorf("look %d: %d, fell by %d, want %d, %d", i+1, got, b.fell, l.want, l.fell)
-		}
-	}
-	if b.hidden(3) != 2 || b.hidden(1) != 1 || b.hidden(0) != 0 || b.hidden(3) != 0 {
-		t.Error("what is not here is hidden")
-	}
-}
-
 // What there is to do about the pin. Its term is 100 s here, so that it is renewed each 20 s.
 func TestPinActions(t *testing.T) {
 	const s = int64(time.Second)
