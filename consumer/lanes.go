@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -125,14 +126,21 @@ func (t *lanes) popRun(at, most, lanes int) row {
 }
 
 // A followers list is what follows the settled: next may start, the messages of each row one behind the other; back goes back, in
-// this order, for its claim is over.
-type followers struct{ next, back []row }
+// this order.
+type followers struct {
+	next, back []row
+	kept       []uint64 // lanes from which something goes back that comes again: they are as they were, until it is back
+}
 
 // done says that the messages at large of these lanes are settled, and appends to f what follows. again is their claim where
 // they come again, before which nothing that waits under it may start, so that goes back. What waits under another claim follows:
 // a source hands that out beside them only where they do not come again, since their log was deleted. Were it given back too,
 // what has just been received behind it would find the lane free, and start before it. thawed: no lane is full any more.
 // Of a lane up to most messages follow.
+//
+// A lane from which something goes back is kept, for the caller to say done again when that is back. The sequence else: 1 has
+// gone back, and 2, which waited, is about to; 1 comes again, finds the lane free, and is handled; 3 is received, and runs
+// before 2.
 func (t *lanes) done(numbers []uint64, again *claim, most int, f *followers) (thawed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,9 +150,13 @@ func (t *lanes) done(numbers []uint64, again *claim, most int, f *followers) (th
 			continue
 		}
 		at := t.table.find(number)
-		c := t.table.waiting(at)
+		c, had := t.table.waiting(at), len(f.back)
 		for c != nil && c.n > 0 && (c.first.k == again || c.first.k.closed.Load()) {
 			f.back = append(f.back, t.pop(at, c.n))
+		}
+		if again != nil && slices.ContainsFunc(f.back[had:], func(r row) bool { return r.k == again }) {
+			f.kept = append(f.kept, number)
+			continue
 		}
 		if c == nil || c.n == 0 {
 			t.table.remove(at)

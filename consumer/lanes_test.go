@@ -92,14 +92,20 @@ func TestLanesAgainstModel(t *testing.T) {
 				thawed := l.done(numbers, again, most, &f)
 				next := f.next
 				var wantBack []int64
+				var wantKept []uint64
 				for _, number := range numbers {
-					rest := model[number][1:]
+					rest, kept := model[number][1:], false
 					for len(rest) > 0 && (of[rest[0]] == again || of[rest[0]].closed.Load()) {
-						wantBack = append(wantBack, rest[0])
+						wantBack, kept = append(wantBack, rest[0]), kept || of[rest[0]] == again
 						rest = rest[1:]
 					}
 					crowds.see(number, len(rest))
 					fulls.see(number, len(rest))
+					if kept {
+						wantKept = append(wantKept, number)
+						model[number] = append(model[number][:1:1], rest...)
+						continue
+					}
 					n, most := 0, most
 					if l.clears && crowds.lanes[number] || len(rest) < len(numbers) {
 						most = 1
@@ -131,6 +137,9 @@ func TestLanesAgainstModel(t *testing.T) {
 					t.Fatalf("%d rows too many follow", len(next))
 				}
 				sameOffsets(t, "back", f.back, wantBack)
+				if !slices.Equal(f.kept, wantKept) {
+					t.Fatalf("%v are kept, want %v", f.kept, wantKept)
+				}
 			},
 			"close": func(t *rapid.T) {
 				i := rapid.IntRange(0, len(claims)-1).Draw(t, "claim")

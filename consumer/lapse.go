@@ -6,10 +6,10 @@ import (
 	"github.com/longshoremq/longshore/broker"
 )
 
-// A lapse is a message that went back to the broker while its claim goes on, for its lease had run out. It comes again, and what
-// stands behind it in its lane comes after it. So what waits in the lane goes back, too (lanes.done); and so must what is
-// received and not in its lane yet. The sequence: 1 is queued, and 2 is received; before 2 is in its lane the lease of 1 runs
-// out, and 1 goes back; 2 finds the lane free, and runs before 1.
+// A lapse is a message that went back to the broker while its claim goes on, for its lease had run out, or that of one before
+// it. It comes again, and what stands behind it in its lane comes after it. So what waits in the lane goes back, too
+// (lanes.done); and so must what is received and not in its lane yet. The sequence: 1 is queued, and 2 is received; before 2 is
+// in its lane the lease of 1 runs out, and 1 goes back; 2 finds the lane free, and runs before 1.
 type lapse struct {
 	k      *claim
 	number uint64 // of the lane
@@ -43,10 +43,11 @@ func (t *lanes) sortOut(k *claim, call int64, ms []broker.Message, numbers []uin
 	return left, back
 }
 
-// cameAgain says whether the message is among those, or one that stood before it in its lane.
+// cameAgain says whether the message is among those. One that stood before it in its lane does not do: that may have been back
+// before it.
 func (l lapse) cameAgain(ms []broker.Message, numbers []uint64) bool {
 	for i := range ms {
-		if numbers[i] == l.number && ms[i].Offset <= l.offset {
+		if numbers[i] == l.number && ms[i].Offset == l.offset {
 			return true
 		}
 	}
@@ -69,4 +70,15 @@ func (t *till) giveBackLapsed(k *claim, ms []broker.Message, lanes []uint64) {
 	}
 	t.release(k, lanes, true)
 	t.tell.tell(GivenBack{N: len(ms), Reason: "lost"})
+}
+
+// lapsesOf are those of rows that went back from the lanes of k: the first of each lane.
+func lapsesOf(k *claim, rows []row) (ls []lapse) {
+	calls := k.feed.calls.Load()
+	for i, r := range rows {
+		if r.k == k && (i == 0 || rows[i-1].k != k || rows[i-1].number != r.number) {
+			ls = append(ls, lapse{k, r.number, r.ms[0].Offset, calls})
+		}
+	}
+	return ls
 }

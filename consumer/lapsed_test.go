@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -271,6 +272,145 @@ func TestReceivedBesideALapse(t *testing.T) {
 				}
 				if src.late != "" || src.token.Load() != 0 {
 					t.Error("nothing was received late, or no lease ran out")
+				}
+			})
+		})
+	}
+}
+
+// A slowReturner is a source to which a message goes back late.
+type slowReturner struct {
+	lateReceiver
+	slow  string // the message
+	token uint64
+	slept atomic.Bool
+}
+
+func (s *slowReturner) Receive(dst []broker.Message) (int, error) {
+	n, err := s.lateReceiver.Receive(dst)
+	for _, m := range dst[:n] {
+		if string(m.Value) == s.slow && s.token == 0 {
+			s.token = m.Token
+		}
+	}
+	return n, err
+}
+
+func (s *slowReturner) Nack(k *broker.Claim, back []broker.Back) error {
+	if back[0].Token == s.token && s.slept.CompareAndSwap(false, true) {
+		time.Sleep(3 * time.Second)
+	}
+	return s.lateReceiver.Nack(k, back)
+}
+
+// TestReceivedBesideAReturn: a message goes back, as its lease ran out, and so does what waits behind it in its lane. Before that
+// one is back, the first comes again and is handled, and a later one is received. It waits for the one in between.
+func TestReceivedBesideAReturn(t *testing.T) {
+	for name, leased := range map[string]bool{"leased": true, "partitioned": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Leased: leased, Topics: map[string]int{"in": 1}, Lease: time.Minute})
+				src := &slowReturner{slow: "a2"}
+				src.Source, src.lapsed = b.Source(membroker.SourceConfig{Topics: []string{"in"}}), "a1"
+				var done []string
+				var mu sync.Mutex
+				_, stop := quiet(t, consumer.Config{Source: src, Order: consumer.OrderKey, Pool: consumer.Pool{Min: 2, Max: 2},
+					Handler: func(_ context.Context, m *consumer.Message) error {
+						mu.Lock()
+						done = append(done, string(m.Value))
+						mu.Unlock()
+						if m.Key[0] == 'z' {
+							time.Sleep(2 * time.Second)
+						}
+						return nil
+					}})
+				defer stop()
+				for _, ms := range [][]string{{"y", "z", "a1", "a2"}, {"a3"}, {"a4"}} {
+					for _, m := range ms {
+						key := m[:1]
+						if m == "y" {
+							key = "z1"
+						}
+						if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: []byte(m)}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					time.Sleep(3 * time.Second)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				as := slices.DeleteFunc(done, func(m string) bool { return m[0] != 'a' })
+				if want := []string{"a1", "a2", "a3", "a4"}; !slices.Equal(as, want) {
+					t.Errorf("%v were handled, want %v in this order", as, want)
+				}
+				if !src.slept.Load() {
+					t.Error("nothing went back late")
+				}
+			})
+		})
+	}
+}
+
+// A lateAcker is a source whose process stands still with what it has just received; meanwhile an ack is too late.
+type lateAcker struct {
+	lateReceiver
+	lost  string // its ack is
+	token atomic.Uint64
+}
+
+func (s *lateAcker) Receive(dst []broker.Message) (int, error) {
+	n, err := s.lateReceiver.Receive(dst)
+	for _, m := range dst[:n] {
+		if string(m.Value) == s.lost {
+			s.lost = ""
+			s.token.Store(m.Token)
+		}
+	}
+	return n, err
+}
+
+func (s *lateAcker) Ack(k *broker.Claim, tokens []uint64) error {
+	if !slices.Contains(tokens, s.token.Load()) {
+		return s.lateReceiver.Ack(k, tokens)
+	}
+	s.token.Store(0)
+	if err := s.Nack(k, []broker.Back{{Token: tokens[0]}}); err != nil {
+		return err
+	}
+	return &broker.LostError{N: 1}
+}
+
+// TestReceivedBesideALateAck: an ack is too late, so what waits behind it goes back and comes again. What was received before
+// that, and is not in its lane yet, must not overtake it.
+func TestReceivedBesideALateAck(t *testing.T) {
+	for name, leased := range map[string]bool{"leased": true, "partitioned": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Leased: leased, Topics: map[string]int{"in": 1}, Lease: time.Minute})
+				src := &lateAcker{lost: "a1"}
+				src.Source, src.late = b.Source(membroker.SourceConfig{Topics: []string{"in"}}), "a3"
+				var done []string
+				_, stop := quiet(t, consumer.Config{Source: src, Order: consumer.OrderKey, Pool: consumer.Pool{Min: 1, Max: 1},
+					Handler: func(_ context.Context, m *consumer.Message) error {
+						if done = append(done, string(m.Value)); len(done) == 1 {
+							time.Sleep(2 * time.Second)
+						}
+						return nil
+					}})
+				defer stop()
+				for _, m := range []string{"a1", "a2", "a3"} {
+					if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("a"), Value: []byte(m)}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(500 * time.Millisecond)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if want := []string{"a1", "a1", "a2", "a3"}; !slices.Equal(done, want) {
+					t.Errorf("%v were handled, want %v in this order", done, want)
+				}
+				if src.late != "" || src.lost != "" {
+					t.Error("nothing was received late, or no ack was lost")
 				}
 			})
 		})

@@ -191,8 +191,10 @@ func (t *till) releaseLast(k *claim, numbers []uint64, again, last bool) {
 		if k.lanes.done(numbers, lost, most, &f) {
 			k.thaw()
 		}
-		t.returnWaiting(f.back)
-		numbers, lost = t.returnWorks(t.follow(f.next, last)), k
+		if t.returnWaiting(f.back); len(f.kept) > 0 {
+			k.lanes.lapsed(lapsesOf(k, f.back))
+		}
+		numbers, lost = append(f.kept, t.returnWorks(t.follow(f.next, last))...), k
 	}
 }
 
