@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -233,6 +234,55 @@ func emitInBatchesHasItsOwnOutcome(t *testing.T, order consumer.Order) {
 		if want := map[string]int{"7": 3}[v]; n != max(1, want) {
 			t.Errorf("%s was handled %d times, want %d", v, n, max(1, want))
 		}
+	}
+}
+
+// Where an output of one message is not there, the whole batch is handled again, and what is emitted for all of it must not be
+// there already: a message would be in two sums.
+func TestOutputLostBesideTheWhole(t *testing.T) {
+	for _, byKey := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by key %v", byKey), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { outputLostBesideTheWhole(t, byKey) })
+		})
+	}
+}
+
+func outputLostBesideTheWhole(t *testing.T, byKey bool) {
+	const messages = 5
+	b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1, "out": 1, "sums": 1}})
+	lost := 0
+	p := &slow{Publisher: b.Publisher(), outcome: func(o *broker.Outgoing, try, _ int) error {
+		if string(o.Value) == "3" && try < 2 {
+			lost++
+			return errors.New("no answer")
+		}
+		return nil
+	}}
+	r := start(t, b, consumer.Config{
+		Output: p, Pool: consumer.Pool{Max: 1}, Order: consumer.OrderKey,
+		Batch: &consumer.Batch{Size: messages, ByKey: byKey, Handler: func(ctx context.Context, ms []*consumer.Message) error {
+			sum := ""
+			for _, m := range ms {
+				sum += string(m.Value)
+				if err := consumer.EmitFor(ctx, m, emitted(m, "")); err != nil {
+					return err
+				}
+			}
+			return consumer.Emit(ctx, broker.Outgoing{Topic: "sums", Value: []byte(sum)})
+		}}})
+	for i := range byte(messages) {
+		if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("a"), Value: []byte{'1' + i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Minute)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	in := strings.Split(strings.Join(out(b, "sums"), ""), "")
+	slices.Sort(in)
+	if want := []string{"1", "2", "3", "4", "5"}; !slices.Equal(in, want) || lost == 0 {
+		t.Errorf("the sums have %q, want each message once; %d outputs were lost", out(b, "sums"), lost)
 	}
 }
 

@@ -62,41 +62,68 @@ func (ws *workers) publishBatch(ctx context.Context, w *work, err error) error {
 	if ws.judge.isOfLane(w) { // what stands behind one that failed is handled again behind it, and emits then
 		taken = beforeFailure(errs)
 	}
-	outs, of := ws.takeBatch(w, errs[:taken])
-	if len(outs) == 0 {
-		return err
+	errs, lost := ws.publishOf(ctx, w, errs, taken)
+	if !lost && slices.Contains(errs[:taken], nil) { // else none of them is acked, or all are skipped
+		errs, lost = ws.publishWhole(ctx, w, errs)
 	}
-	lost := publishOutputs(ctx, w.k.feed, outs)
-	if lost == nil {
+	if !lost {
 		return err
-	}
-	errs = slices.Clone(errs)
-	for j, err := range lost {
-		for i := range errs {
-			if of[j] == i || of[j] == whole && !IsSkip(errs[i]) {
-				errs[i] = worse(errs[i], err)
-			}
-		}
 	}
 	return &BatchError{errs}
 }
 
-// takeBatch is takeBefore for the messages of a batch that were handled, and for all of them together; of has each output's.
-func (ws *workers) takeBatch(w *work, errs []error) (outs []broker.Outgoing, of []int) {
-	take := func(i int) {
+// publishOf publishes what was emitted for each of the first taken messages of a batch that were handled. What it returns are
+// errs, with those of the outputs that are not there, and whether there is one.
+func (ws *workers) publishOf(ctx context.Context, w *work, errs []error, taken int) (all []error, lost bool) {
+	var outs []broker.Outgoing
+	var of []int // the message of each
+	for i, err := range errs[:taken] {
+		if err != nil {
+			continue
+		}
 		for outs = ws.takeBefore(w, i, outs); len(of) < len(outs); {
 			of = append(of, i)
 		}
 	}
-	for i, err := range errs {
-		if err == nil {
-			take(i)
+	each := lostOutputs(ctx, w.k.feed, outs)
+	if each == nil {
+		return errs, false
+	}
+	errs = slices.Clone(errs)
+	for j, err := range each {
+		errs[of[j]] = worse(errs[of[j]], err)
+	}
+	return errs, true
+}
+
+// publishWhole publishes what was emitted for all of a batch. It comes after what was emitted for each: where that is not there
+// the whole batch is handled again, and its messages would be in two such outputs. What it returns is as with publishOf.
+func (ws *workers) publishWhole(ctx context.Context, w *work, errs []error) (all []error, lost bool) {
+	each := lostOutputs(ctx, w.k.feed, ws.takeBefore(w, whole, nil))
+	if each == nil {
+		return errs, false
+	}
+	errs = slices.Clone(errs)
+	for _, err := range each {
+		for i := range errs {
+			if !IsSkip(errs[i]) {
+				errs[i] = worse(errs[i], err)
+			}
 		}
 	}
-	if slices.Contains(errs, nil) { // else all are skipped
-		take(whole)
+	return errs, true
+}
+
+// lostOutputs is publishOutputs, which says nothing where all are there.
+func lostOutputs(ctx context.Context, f *feed, outs []broker.Outgoing) []error {
+	if len(outs) == 0 {
+		return nil
 	}
-	return outs, of
+	each := publishOutputs(ctx, f, outs)
+	if !slices.ContainsFunc(each, func(err error) bool { return err != nil }) {
+		return nil
+	}
+	return each
 }
 
 // isFailure says whether a message's error keeps it, and those that go with it, from being acked.
