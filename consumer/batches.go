@@ -231,12 +231,3 @@ func (b *batches) take(k *claim) (ms []broker.Message, lanes []uint64) {
 	b.queue.expect(-len(ms))
 	return ms, lanes
 }
-
-// putBehind has messages [n, …) of a batch of one lane wait in that lane again, before all others: the one before them failed.
-// alone: whose fault that was is not known, so each gets a call of its own; together, good ones would use up their attempts
-// because of a bad one among them.
-func (b *batches) putBehind(w *work, n int, alone bool) {
-	r := row{k: w.k, number: w.lanes[0], ms: w.ms[n:], alone: alone}
-	b.queue.expect(len(r.ms))
-	w.k.lanes.putBack(r)
-}

@@ -413,3 +413,43 @@ func TestFullLaneOfAnEndedClaimThaws(t *testing.T) {
 		}
 	})
 }
+
+// TestLaneIsFullByWhatFailed: messages come into a lane while those before them run as a batch. The first of the batch fails, and
+// the others wait in the lane again: by these it reaches its limit, and that is told.
+func TestLaneIsFullByWhatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, first, more = 10, 9, 6
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		produce := func(n int) {
+			for range n {
+				if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("a"), Value: []byte("x")}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r := start(t, b, consumer.Config{
+			Order: consumer.OrderKey, Lane: consumer.Lane{Limit: limit},
+			Batch: &consumer.Batch{Size: first, ByKey: true, Handler: func(_ context.Context, ms []*consumer.Message) error {
+				if len(ms) < first {
+					return nil
+				}
+				produce(more)
+				time.Sleep(time.Second)
+				errs := make([]error, len(ms))
+				errs[0] = consumer.RetryAfter(errors.New("not now"), time.Hour)
+				return &consumer.BatchError{Errs: errs}
+			}}})
+		produce(first)
+		time.Sleep(time.Minute)
+		events := eventsOf[consumer.LaneFull](r.journal)
+		if len(events) != 1 || events[0].Waiting != first-1+more || events[0].First.Offset != 1 {
+			t.Errorf("told %+v, want that %d wait, message 1 first", events, first-1+more)
+		}
+		if s := r.Stats(); s.Waiting != first-1+more {
+			t.Errorf("%d wait, want %d", s.Waiting, first-1+more)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -39,7 +39,8 @@ func (in *intake) passInOrder(submits context.Context, k *claim, ms []broker.Mes
 		in.till.absorb(k, all)
 	}
 	if took.crowded != 0 {
-		in.laneCrowded(k, took.crowded)
+		in.tell.laneFull(k, took.crowded)
+		in.retries.makeRoom(k)
 	}
 	if took.full {
 		in.laneFull(submits, k)
@@ -60,13 +61,6 @@ const (
 	// lookFull is how often a dispatcher looks whether its source's lanes are full still.
 	lookFull = 10 * time.Millisecond
 )
-
-// laneCrowded says that a lane has reached its limit, and makes room where the policy says so.
-func (in *intake) laneCrowded(k *claim, number uint64) {
-	_, waiting, _ := k.lanes.size()
-	in.tell.tell(LaneFull{Topic: k.Topic, Partition: k.Partition, Waiting: waiting, First: k.lanes.first(number)})
-	in.retries.makeRoom(k)
-}
 
 // laneFull stops the intake of a claim that has a full lane: the claim alone where the source can hold it, else all.
 func (in *intake) laneFull(submits context.Context, k *claim) {

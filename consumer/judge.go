@@ -176,7 +176,7 @@ func (j *judge) failedLane(w *work, errs, said []error, of begun) (acked int) {
 	acked = j.ackSome(w, errs[:n], nil)
 	// One that its handler put off is nobody's fault. But one that is put off since another did not come to its end (together) goes
 	// with it again at once: without a call of its own that would be so again and again, and use up no attempt.
-	j.batches.putBehind(w, n+1, !IsDeferred(said[n]))
+	j.till.putBehind(w, n+1, !IsDeferred(said[n]))
 	j.carry(x, rulings[n], of)
 	return acked
 }

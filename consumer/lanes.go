@@ -201,15 +201,16 @@ func (t *lanes) pull(number uint64, take func(k *claim, m *Message, alone bool) 
 	return was > 0 && t.full == 0
 }
 
-// putBack has messages wait at the front of their lane, in their order. Something of the lane is at large.
-func (t *lanes) putBack(r row) {
+// putBack has messages wait at the front of their lane, in their order. Something of the lane is at large. crowded: the lane
+// became so by them.
+func (t *lanes) putBack(r row) (crowded bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := t.table.find(r.number)
 	c := t.table.chain(at)
 	c.putBack(r)
 	t.waiting += len(r.ms)
-	t.grown(c)
+	return t.grown(c)
 }
 
 // keep says that what is at large of lanes takes long: see chain.keep.

@@ -51,6 +51,12 @@ func (t *teller) tell(e Event) {
 	}
 }
 
+// laneFull tells that a lane of k has reached its limit.
+func (t *teller) laneFull(k *claim, number uint64) {
+	_, waiting, _ := k.lanes.size()
+	t.tell(LaneFull{Topic: k.Topic, Partition: k.Partition, Waiting: waiting, First: k.lanes.first(number)})
+}
+
 // call tells o of e. It is called in the midst of what is done about a message, and that goes on whatever o does: a worker that
 // is unwound there would leave a message that was decided about, and is neither acked nor parked, in nobody's hands.
 func (o Observer) call(e Event) {

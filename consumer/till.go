@@ -208,8 +208,22 @@ func (t *till) recall(w *work, from int) {
 	case w.k.closed.Load(): // it comes again whatever runs before it
 		t.returned(w.k, backs(ms), "lost")
 	default:
-		t.queue.expect(len(ms))
-		w.k.lanes.putBack(row{k: w.k, number: w.lanes[0], ms: ms})
+		t.putBack(row{k: w.k, number: w.lanes[0], ms: ms})
+	}
+}
+
+// putBehind has messages [n, …) of a batch of one lane wait in that lane again, before all others: the one before them failed.
+// alone: whose fault that was is not known, so each gets a call of its own; together, good ones would use up their attempts
+// because of a bad one among them.
+func (t *till) putBehind(w *work, n int, alone bool) {
+	t.putBack(row{k: w.k, number: w.lanes[0], ms: w.ms[n:], alone: alone})
+}
+
+// putBack has messages wait in their lane again, before all others.
+func (t *till) putBack(r row) {
+	t.queue.expect(len(r.ms))
+	if r.k.lanes.putBack(r) {
+		t.tell.laneFull(r.k, r.number)
 	}
 }
 
