@@ -273,3 +273,31 @@ func TestFloor(t *testing.T) {
 		}
 	}
 }
+
+// TestQuickWorkWaitsWithinTheBound: where T's are quick, a T goes to the queue and one worker is called for it. The idle workers
+// that are not called yet let no more in than they can take.
+func TestQuickWorkWaitsWithinTheBound(t *testing.T) {
+	f := newTestFloor(1)
+	f.queue.quick, f.queue.bound = true, 1
+	for _, w := range f.workers {
+		f.run(w)
+	}
+	free, in := len(f.crew.idle), 0
+	if free == 0 {
+		t.Fatal("no worker is idle")
+	}
+	for range 100 {
+		if _, err := f.enter(0, item[int]{f.id(), 1}, false); err == nil {
+			in++
+		}
+	}
+	if most := max(free, f.queue.bound); in == 0 || in > most {
+		t.Errorf("%d were let in with %d workers idle, want at most %d", in, free, most)
+	}
+	for range 100 {
+		f.turn()
+	}
+	if len(f.crew.idle) != len(f.workers) || f.queue.items > 0 {
+		t.Errorf("%d of %d workers are idle at the end, and %d wait", len(f.crew.idle), len(f.workers), f.queue.items)
+	}
+}
