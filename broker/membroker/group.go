@@ -288,14 +288,14 @@ func (m *member) fetch(limit int, maxBytes int64, now time.Time) (out []span, g 
 	p, l, cfg := &c.leases, c.log, &m.g.b.cfg
 	m.g.pulls++
 	m.seen = now
-	out, skipped := p.again(l, cfg, m.id, limit, now)
-	if skipped > 0 {
-		g = &gap{from: c.leases.floor, n: skipped}
-	}
+	out, g = p.again(l, cfg, m.id, limit, now)
 	limit -= len(out)
 	for limit > 0 && p.next < l.end {
 		if p.next < l.first {
-			g = &gap{from: p.next, n: l.first - p.next + skipped}
+			if g == nil {
+				g = &gap{from: p.next}
+			}
+			g.n += l.first - p.next
 			p.skip(l.first)
 			continue
 		}

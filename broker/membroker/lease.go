@@ -141,11 +141,11 @@ func (p *leases) extend(holder int32, has []int64, now, until int64) {
 	}
 }
 
-// again finds up to limit offsets that are due and leases them to the holder.
-func (p *leases) again(l *commitLog, cfg *Config, holder int32, limit int, now time.Time) (out []span, skipped int64) {
+// again finds up to limit offsets that are due and leases them to the holder. lost are those of them that are gone; nil: none.
+func (p *leases) again(l *commitLog, cfg *Config, holder int32, limit int, now time.Time) (out []span, lost *gap) {
 	at, until := now.UnixNano(), now.Add(cfg.Lease).UnixNano()
 	if p.dueAt > at {
-		return nil, 0
+		return nil, nil
 	}
 	next := int64(math.MaxInt64)
 	for o := p.floor; o < p.next; o++ {
@@ -157,7 +157,10 @@ func (p *leases) again(l *commitLog, cfg *Config, holder int32, limit int, now t
 			next = min(next, e.due)
 			continue
 		case o < l.first:
-			skipped++
+			if lost == nil {
+				lost = &gap{from: o}
+			}
+			lost.n++
 			e.done = true
 			p.doneAbove++
 			continue
@@ -179,7 +182,7 @@ func (p *leases) again(l *commitLog, cfg *Config, holder int32, limit int, now t
 	}
 	p.dueAt = next
 	p.advance()
-	return out, skipped
+	return out, lost
 }
 
 func (e *entry) attempt(trust broker.Trust) int32 {

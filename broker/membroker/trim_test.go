@@ -91,6 +91,36 @@ func TestGapOfAnOwnerThatHasStopped(t *testing.T) {
 	})
 }
 
+// What was handed out, and is gone when its lease runs out, counts from the first of it: with what nobody has seen yet, too.
+func TestGapOfWhatWasHandedOut(t *testing.T) {
+	for name, below := range map[string]int64{"handed out": 6, "and beyond": 13} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Leased: true, Topics: map[string]int{"orders": 1}, Lease: 2 * time.Second})
+				first := open(t, b, membroker.SourceConfig{}, 10)
+				produce(t, b, "orders", 20)
+				ms := first.receive(10)
+				start := ms[0].Offset
+				if err := first.ack(ms[:2]...); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second) // else the acks die with it
+				first.Kill()
+				if err := b.Trim("orders", -1, below); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Second)
+				second := open(t, b, membroker.SourceConfig{}, 10)
+				second.receive(1)
+				gaps := second.told(broker.Gap)
+				if len(gaps) != 1 || gaps[0].From != start+2 || gaps[0].N != below-start-2 {
+					t.Errorf("gaps %+v were told, want one of %d messages from %d", gaps, below-start-2, start+2)
+				}
+			})
+		})
+	}
+}
+
 // What was to be looked at again is finished before that is done, and then the log is cut off below: what was finished stays so.
 func TestTrimBelowWhatWasFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
