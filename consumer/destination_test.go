@@ -224,3 +224,47 @@ func TestDestinationCannotBeCreated(t *testing.T) {
 		t.Errorf("New: %v", err)
 	}
 }
+
+// A deafPublisher looks for a topic until it is told to return, whatever its context says.
+type deafPublisher struct {
+	broker.Publisher
+	found chan struct{}
+}
+
+func (p deafPublisher) Find(context.Context, string) error {
+	<-p.found
+	return nil
+}
+
+func (p deafPublisher) Create(context.Context, string) error { return nil }
+
+// TestStopDoesNotWaitForALook: a publisher that looks for a topic does not return when its context ends. The consumer stops, and
+// commits what it has handled.
+func TestStopDoesNotWaitForALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(kinds["partitioned"])
+		p := deafPublisher{b.Publisher(), make(chan struct{})}
+		defer synctest.Wait()
+		defer close(p.found)
+		r := start(t, b, consumer.Config{
+			Handler:    func(context.Context, *consumer.Message) error { return nil },
+			DeadLetter: &consumer.DeadLetter{Publisher: p, Topic: "dead"},
+		})
+		produce(t, b, 3)
+		time.Sleep(time.Minute)
+		began := time.Now()
+		ended := make(chan error, 1)
+		go func() { ended <- r.end() }()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Hour):
+			t.Errorf("it has not stopped after %v", time.Since(began))
+			p.found <- struct{}{}
+			<-ended
+		}
+		wantUnsettled(t, b, 0)
+	})
+}

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -45,10 +46,10 @@ func (c *Consumer) tellLeft() {
 	}
 }
 
-// endWorkers ends the pool and the dead-letter publishing, and returns how many handlers are stuck. By now every worker that can
-// end is about to, but for those of handlers that were given up, which have until then; one that gets no processor does it after
-// Run.
-func (c *Consumer) endWorkers(until time.Time) int {
+// endWorkers ends the pool, the dead-letter publishing and the looks for where that goes, and returns how many handlers are
+// stuck. By now every worker that can end is about to, but for those of handlers that were given up, which have until then; one
+// that gets no processor does it after Run.
+func (c *Consumer) endWorkers(until time.Time, looks *sync.WaitGroup) int {
 	ctx, cancel := context.WithTimeout(context.Background(), max(100*time.Millisecond, time.Until(until)))
 	defer cancel()
 	c.queue.drain(ctx)
@@ -56,6 +57,7 @@ func (c *Consumer) endWorkers(until time.Time) int {
 	ended := make(chan struct{})
 	go func() { // outlives Run only where a publisher ignores its context
 		c.letters.wait()
+		looks.Wait()
 		close(ended)
 	}()
 	select {

@@ -185,9 +185,9 @@ func (c *Consumer) runOpened(ctx context.Context) error {
 	}
 	c.revoker.start()
 	beside, stop := context.WithCancel(context.Background())
-	var loops sync.WaitGroup
+	var loops, looks sync.WaitGroup
+	looks.Go(func() { c.destinations.run(beside) })
 	loops.Go(func() { c.budgets.run(beside) })
-	loops.Go(func() { c.destinations.run(beside) })
 	loops.Go(func() { c.parked.run(beside) })
 	loops.Go(func() { c.batches.run(beside, c.till.lingered) })
 	loops.Go(func() { c.letters.run(beside) })
@@ -200,7 +200,7 @@ func (c *Consumer) runOpened(ctx context.Context) error {
 	c.life.enter(Closing)
 	stop()
 	loops.Wait()
-	stuck := c.endWorkers(until)
+	stuck := c.endWorkers(until, &looks)
 	err = errors.Join(err, c.feeds.close(c.cfg.CloseTimeout))
 	c.revoker.end()
 	c.tell.tell(Drained{Took: time.Since(start), Stuck: stuck})
