@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/brokertest"
 )
 
@@ -220,4 +221,37 @@ func TestRealRecreated(t *testing.T) {
 	createTopic(t, admin, topic, 1)
 	want = put(100, 80) // more than were read of the old one
 	eventually(t, "all of the new topic came", func() bool { return r.has(want) })
+}
+
+// TestRealRecreatedUnattended: a topic is made anew while no process of its group runs. Kafka deletes with it what the group had
+// committed there, so nothing tells it from one that the group never had, and Start decides: docs/kafka.md says so.
+func TestRealRecreatedUnattended(t *testing.T) {
+	admin, brokers, topic := realKafka(t, 1)
+	cfg := Config{Connection: Connection{Brokers: brokers}, Group: topic, Topics: []string{topic}, Start: Start{At: "latest"}}
+	put := func(value string) {
+		if err := admin.ProduceSync(context.Background(), &kgo.Record{Topic: topic, Value: []byte(value)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begun := func() bool { return committedOf(t, admin, topic, topic, 1)[0].offset >= 0 }
+
+	r := startRunner(t, cfg)
+	eventually(t, "it has begun", begun)
+	r.close()
+	if !begun() {
+		t.Fatal("nothing is committed after the stop")
+	}
+	deleteTopic(t, admin, topic)
+	createTopic(t, admin, topic, 1)
+	eventually(t, "nothing is committed of a topic that is gone", func() bool { return !begun() })
+	put("while none ran")
+
+	r = startRunner(t, cfg)
+	r.told(t, broker.Notice, "no committed offset")
+	eventually(t, "it has begun anew", begun)
+	put("while it ran")
+	eventually(t, "what came while it ran is there", func() bool { return r.has([]string{"while it ran"}) })
+	if r.has([]string{"while none ran"}) {
+		t.Error("what came while none ran is there: docs/kafka.md says that latest skips it")
+	}
 }
