@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -253,5 +254,62 @@ func TestRealRecreatedUnattended(t *testing.T) {
 	eventually(t, "what came while it ran is there", func() bool { return r.has([]string{"while it ran"}) })
 	if r.has([]string{"while none ran"}) {
 		t.Error("what came while none ran is there: docs/kafka.md says that latest skips it")
+	}
+}
+
+// TestRealCarriedOffsets: a tool brings a group's offsets to the topic of the same name in another cluster, as MirrorMaker 2
+// does, and our metadata with them, which names the old topic. At the same offset that is a topic made anew, and all of it is
+// read; set once more, without metadata, it goes on there. docs/kafka.md says so.
+func TestRealCarriedOffsets(t *testing.T) {
+	for name, tc := range map[string]struct {
+		metadata bool
+		again    int // of what was handled
+	}{"as it was": {true, 20}, "set once more": {false, 0}} {
+		t.Run(name, func(t *testing.T) {
+			admin, brokers, topic := realKafka(t, 1)
+			cfg := Config{Connection: Connection{Brokers: brokers}, Group: topic, Topics: []string{topic}}
+			put := func(from, to int) (values []string) {
+				for i := from; i < to; i++ {
+					values = append(values, fmt.Sprint(i))
+					if err := admin.ProduceSync(context.Background(),
+						&kgo.Record{Topic: topic, Value: []byte(values[i-from])}).FirstErr(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return values
+			}
+			at := func() position { return committedOf(t, admin, topic, topic, 1)[0] }
+			old := put(0, 20)
+			r := startRunner(t, cfg)
+			eventually(t, "all came", func() bool { return r.has(old) })
+			r.close()
+			carried := at()
+			if carried.offset != 20 || carried.metadata == "" {
+				t.Fatalf("committed is %+v", carried)
+			}
+			deleteTopic(t, admin, topic)
+			createTopic(t, admin, topic, 1)
+			put(0, 20)
+			eventually(t, "the other cluster has nothing of the group", func() bool { return at().offset < 0 })
+			o := kadm.Offset{Topic: topic, At: carried.offset, LeaderEpoch: -1}
+			if tc.metadata {
+				o.Metadata = carried.metadata
+			}
+			if err := kadm.NewClient(admin).CommitAllOffsets(t.Context(), topic,
+				kadm.Offsets{topic: {0: o}}); err != nil {
+				t.Fatal(err)
+			}
+			r = startRunner(t, cfg)
+			due := put(20, 25)
+			eventually(t, "what is due came", func() bool { return r.has(due) })
+			seen := r.seen()
+			again := 0
+			for _, v := range old {
+				again += seen[v]
+			}
+			if again != tc.again {
+				t.Errorf("%d of 20 were handled again, want %d", again, tc.again)
+			}
+		})
 	}
 }
