@@ -175,7 +175,7 @@ var kafkaMutants = []mutant{
 		"		_, free, ok := x.gate.FetchRoom()\n", "		free, ok := x.gate.Budget().Bytes, true\n",
 		"./broker/kafkabroker", "TestPrefetchBudget"},
 	{"gaps are not counted", "broker/kafkabroker/flights.go",
-		"		if gone := p.jump(first); gone > 0 {", "		if gone := p.jump(first); gone < 0 {",
+		"		if gone := p.jump(0, first); gone > 0 {", "		if gone := p.jump(0, first); gone < 0 {",
 		"./broker/kafkabroker", "TestTrimmed/earliest/fake"},
 	{"a position beyond the end waits for ever", "broker/kafkabroker/flights.go",
 		"	default:\n		return why\n", "	default:\n",

@@ -467,7 +467,7 @@ func (x *flights) found(o outOfRange, first, end int64) (restart error) {
 		x.fail(fmt.Errorf("ended by the policy stop: %w", why))
 	case p.pos < first:
 		from := p.scan
-		if gone := p.jump(first); gone > 0 {
+		if gone := p.jump(0, first); gone > 0 {
 			x.events.Say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: from, N: gone, Err: why})
 		}
 	default:

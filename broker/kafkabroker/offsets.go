@@ -185,8 +185,9 @@ func (t *tracker) pass(from, to int64) (gone int64) {
 	return t.skip(from, to, func(s uint8) bool { return s == back })
 }
 
-// jump says that the log does not have the offsets from, from+1, …, to-1 any more. It returns how many of them nobody has
-// handled, taking it that each offset that was never passed had a message.
+// jump says that the offsets from, from+1, …, to-1 can never be read again. It returns how many of them nobody has handled,
+// taking it that each offset that was never passed had a message. What is below them may be read again: of that, what is out
+// under an ended claim stays unfinished.
 func (t *tracker) jump(from, to int64) (gone int64) {
 	o := max(from, t.passed)
 	for _, s := range t.before {
@@ -197,7 +198,7 @@ func (t *tracker) jump(from, to int64) (gone int64) {
 		o = max(o, s.to)
 	}
 	gone += max(0, to-o)
-	return gone + t.skip(0, to, func(s uint8) bool { return s == back || s == stale })
+	return gone + t.skip(from, to, func(s uint8) bool { return s == back || s == stale })
 }
 
 // cut is what is left of its progress where the log was cut off at an offset, and how many that are finished were at or above

@@ -18,6 +18,7 @@ type logModel struct {
 	log  []int64 // offsets that have a message
 	end  int64
 	from int64          // retention has taken what is below
+	bad  span           // cannot be decoded, and is skipped
 	done map[int64]bool // acked with nil, ever; or gone without anybody having it out
 	base int64
 	meta string
@@ -48,43 +49,58 @@ func (m *logModel) begin() {
 	m.committed()
 }
 
-// committed checks the one thing that must never be broken: all below the committed offset is finished.
+// committed checks the one thing that must never be broken: all below the committed offset is finished, and below the next one.
 func (m *logModel) committed() {
 	for _, o := range m.log {
-		if o < m.base && !m.done[o] {
-			m.t.Fatalf("committed %d, and %d is not finished", m.base, o)
+		if !m.done[o] && (o < m.base || o < m.tr.floor()) {
+			m.t.Fatalf("committed %d, to be committed %d, and %d is not finished", m.base, m.tr.floor(), o)
 		}
 	}
 }
 
 // jump is what a fetch below the log's first offset leads to.
 func (m *logModel) jump() {
-	if m.pos >= m.from {
-		return
+	if m.pos < m.from {
+		m.gone(0, m.from)
 	}
+}
+
+// skip is what comes of a batch that cannot be decoded.
+func (m *logModel) skip() {
+	if m.pos >= m.bad.from && m.pos < m.bad.to {
+		m.gone(m.pos, m.bad.to)
+	}
+}
+
+// gone goes on at to, for nothing can be read from an offset up to there.
+func (m *logModel) gone(from, to int64) {
 	var out []int64
 	for _, o := range m.tokens {
 		out = append(out, o)
 	}
 	for _, o := range m.log {
-		if o < m.from && !slices.Contains(out, o) {
+		if o >= from && o < to && !slices.Contains(out, o) {
 			m.done[o] = true
 		}
 	}
-	if gone := m.tr.jump(m.pos, m.from); gone < 0 || gone > m.from {
-		m.t.Fatalf("%d are gone of the first %d", gone, m.from)
+	if gone := m.tr.jump(from, to); gone < 0 || gone > to-from {
+		m.t.Fatalf("%d are gone of those from %d to %d", gone, from, to)
 	}
-	m.pos = m.from
+	m.pos = to
 }
 
 func (m *logModel) scan(n int) {
 	m.jump()
-	from, i := m.pos, 0
+	m.skip()
+	from, end, i := m.pos, m.end, 0
+	if m.pos < m.bad.from {
+		end = min(end, m.bad.from)
+	}
 	for _, o := range m.log {
 		if o < from {
 			continue
 		}
-		if i == n {
+		if i == n || o >= end {
 			break
 		}
 		i++
@@ -105,7 +121,7 @@ func (m *logModel) scan(n int) {
 		m.pos = o + 1
 	}
 	if i < n {
-		m.pos = max(m.pos, m.end)
+		m.pos = max(m.pos, end)
 	}
 	if gone := m.tr.pass(from, m.pos); gone != 0 {
 		m.t.Fatalf("%d are gone from a log that loses nothing", gone)
@@ -204,19 +220,24 @@ func (m *logModel) actions() map[string]func(*rapid.T) {
 				delete(m.tokens, tok)
 			}
 		},
-		"retention": func(t *rapid.T) { m.t = t; m.from = rapid.Int64Range(m.from, m.end).Draw(t, "first") },
-		"snapshot":  func(t *rapid.T) { m.t = t; m.take(false) },
-		"commit":    func(t *rapid.T) { m.t = t; m.land() },
-		"die":       func(t *rapid.T) { m.t = t; m.end1(false) },
-		"leave":     func(t *rapid.T) { m.t = t; m.end1(true) },
-		"late":      func(t *rapid.T) { m.t = t; m.settleStale() },
-		"":          func(t *rapid.T) { m.t = t; m.committed() },
+		"retention": func(t *rapid.T) { m.t = t; m.from = rapid.Int64Range(m.from, min(m.end, m.from+9)).Draw(t, "first") },
+		"spoil": func(t *rapid.T) {
+			m.t = t
+			m.bad.from = rapid.Int64Range(max(0, m.pos-2), m.pos+5).Draw(t, "from")
+			m.bad.to = min(m.end, rapid.Int64Range(m.bad.from, m.bad.from+5).Draw(t, "to"))
+		},
+		"snapshot": func(t *rapid.T) { m.t = t; m.take(false) },
+		"commit":   func(t *rapid.T) { m.t = t; m.land() },
+		"die":      func(t *rapid.T) { m.t = t; m.end1(false) },
+		"leave":    func(t *rapid.T) { m.t = t; m.end1(true) },
+		"late":     func(t *rapid.T) { m.t = t; m.settleStale() },
+		"":         func(t *rapid.T) { m.t = t; m.committed() },
 	}
 }
 
 // TestTrackerModel proves on random histories of processes: nothing unfinished is ever below a commit or called finished in its
 // metadata, commits never go back, nothing is handed out twice, and in the end everything is finished and committed. Messages are
-// given back in any order, and retention takes some at any time.
+// given back in any order, retention takes some at any time, and some cannot be decoded any more.
 func TestTrackerModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &logModel{t: t, done: make(map[int64]bool), stale: make(kit.StaleOffsets), orphans: make(map[*tracker]map[uint64]int64)}
@@ -239,13 +260,13 @@ func TestTrackerModel(t *testing.T) {
 			}
 			m.settleStale()
 		}
-		m.scan(math.MaxInt)
-		for tok, o := range m.tokens {
-			m.tr.ack(tok)
-			m.done[o] = true
+		for m.scan(math.MaxInt); len(m.tokens) > 0 || m.pos < m.end; m.scan(math.MaxInt) {
+			for tok, o := range m.tokens {
+				m.tr.ack(tok)
+				m.done[o] = true
+			}
+			clear(m.tokens)
 		}
-		clear(m.tokens)
-		m.scan(math.MaxInt)
 		m.take(true)
 		m.land()
 		if m.base != m.end {
@@ -277,6 +298,30 @@ func TestTrackerGone(t *testing.T) {
 	tr.ack(toks[2])
 	if tr.floor() != 20 {
 		t.Errorf("floor is %d, want 20", tr.floor())
+	}
+}
+
+// TestTrackerSkip: what cannot be decoded is skipped behind a message that is out under an ended claim. That one is in the log
+// still, and comes again when it is settled.
+func TestTrackerSkip(t *testing.T) {
+	tr := newTracker(progress{base: 10}, kit.StaleOffsets{10: 1, 21: 1}, 100)
+	if _, ok := tr.offer(10, 1); ok {
+		t.Fatal("10 is handed out, and out under an ended claim")
+	}
+	tok, _ := tr.offer(11, 1)
+	tr.ack(tok)
+	tr.pass(10, 20)
+	if gone := tr.jump(20, 23); gone != 3 {
+		t.Errorf("jump says that %d are gone, want 3", gone)
+	}
+	if tr.floor() != 10 {
+		t.Errorf("floor is %d, want 10", tr.floor())
+	}
+	if !tr.settleStale(10) {
+		t.Error("10 does not come again")
+	}
+	if tr.settleStale(21) {
+		t.Error("21 is to come again, which cannot be decoded")
 	}
 }
 

@@ -143,9 +143,10 @@ func (p *part) moveTo(leader int32) {
 	}
 }
 
-// jump goes on at an offset, and returns how many messages nobody handled.
-func (p *part) jump(to int64) (gone int64) {
-	gone = p.tr.jump(p.scan, to)
+// jump goes on at an offset, for there is nothing more to read from another up to there. It returns how many messages nobody
+// handled.
+func (p *part) jump(from, to int64) (gone int64) {
+	gone = p.tr.jump(from, to)
 	p.prefetch.jump(to)
 	p.forgetEpoch()
 	return gone

@@ -190,7 +190,7 @@ func (x *intake) undecodable(p *part, err error, now time.Time) {
 		x.events.Say(broker.Event{Kind: broker.Warning, Claim: p.claim, Err: err})
 		signal(x.bells.kick)
 	case x.cfg.SkipUndecodable:
-		gone := p.jump(max(be.next, from+1))
+		gone := p.jump(from, max(be.next, from+1))
 		x.events.Say(broker.Event{Kind: broker.Gap, Claim: p.claim, From: from, N: gone, Err: err})
 	default:
 		x.fail(err)
