@@ -82,13 +82,14 @@ func (g *Group) Cancel(cause error) { g.cancel(cause) }
 // submit runs f with ctx in the pool and tells done what became of it, exactly once.
 func (g *Group) submit(ctx context.Context, f func(context.Context) error, done func(error)) {
 	g.wg.Add(1)
-	if err := g.p.Submit(ctx, g.class, func() { run(ctx, f, done) }); err != nil {
+	if err := g.p.Submit(ctx, g.class, func() { g.run(ctx, f, done) }); err != nil {
 		done(fmt.Errorf("pool: task not run: %w", err))
 	}
 }
 
-// run calls f, whatever becomes of it.
-func run(ctx context.Context, f func(context.Context) error, done func(error)) {
+// run calls f, whatever becomes of it. The group's context has ended before those of its units, one after the other: by that of
+// one the worker would be free that begins the next, before the end reaches it.
+func (g *Group) run(ctx context.Context, f func(context.Context) error, done func(error)) {
 	err := ErrGoexit // if f returns neither way
 	defer func() {
 		if v := recover(); v != nil {
@@ -96,9 +97,11 @@ func run(ctx context.Context, f func(context.Context) error, done func(error)) {
 		}
 		done(err)
 	}()
-	if ctx.Err() != nil {
-		err = fmt.Errorf("pool: task not run: %w", context.Cause(ctx))
-		return
+	for _, ctx := range []context.Context{ctx, g.ctx} {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("pool: task not run: %w", context.Cause(ctx))
+			return
+		}
 	}
 	err = f(ctx)
 }
