@@ -82,8 +82,8 @@ var layers = []layer{
 	{"program", []string{"broker", "broker/kafkabroker", "broker/membroker", "broker/natsbroker", "consumer", "consumer/admin",
 		"consumer/admin/page", "consumer/metrics", "consumer/tracing", "deadletters",
 		"handlers", "handlers/middleware", "pool", "program/internal/config", "program/internal/externalscaler", "internal/conftag",
-		"internal/namedfile", "internal/natssubject", "internal/panicked", "internal/published", "internal/replicas",
-		"github.com", "golang.org/x",
+		"internal/namedfile", "internal/natssubject", "internal/panicked", "internal/plaintext", "internal/published",
+		"internal/replicas", "github.com", "golang.org/x",
 		"go.opentelemetry.io", "google.golang.org/grpc"}},
 	// Generated from KEDA's interface.
 	{"program/internal/externalscaler", []string{"google.golang.org/grpc", "google.golang.org/protobuf"}},

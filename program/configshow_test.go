@@ -91,7 +91,7 @@ func TestConfigShowHidesSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, dir, "c.yaml", fmt.Sprintf(`admin: {token: %[1]s}
-tracing: {endpoint: "http://h/%[1]s", headers: {Key: "%[1]s"}}
+tracing: {endpoint: "https://h/%[1]s", headers: {Key: "%[1]s"}}
 consumers:
   a:
     source: {kafka: {brokers: [h:1], topics: [a, b, c], group: g, tls: {}, sasl: {mechanism: PLAIN, user: u,
@@ -121,7 +121,7 @@ consumers:
 		t.Errorf("a secret is shown:\n%s", out)
 	}
 	for _, want := range []string{"token: '***'\n", "password: '***'\n", "url: https://h/***\n", "url: tls://***@h:1\n",
-		"- tls://***@h:1\n", "endpoint: http://h/***\n", "user: u\n", "- sh\n"} {
+		"- tls://***@h:1\n", "endpoint: https://h/***\n", "user: u\n", "- sh\n"} {
 		if !strings.Contains(out, want) && !strings.Contains(out, strings.ReplaceAll(want, "'", `"`)) {
 			t.Errorf("it does not have %q:\n%s", want, out)
 		}

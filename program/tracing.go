@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/longshoremq/longshore/consumer/tracing"
+	"github.com/longshoremq/longshore/internal/plaintext"
 	"github.com/longshoremq/longshore/program/internal/config"
 )
 
@@ -69,7 +70,7 @@ func exportingOf(doc *config.Document, env lookup) (x exporting) {
 	if doc.File.Tracing != nil && endpoint("TRACES") == "" {
 		doc.Find("tracing.endpoint", "is missing, and so is OTEL_EXPORTER_OTLP_ENDPOINT")
 	}
-	checkEndpoint(doc, file.Endpoint)
+	checkEndpoint(doc, file)
 	for k, v := range file.Headers {
 		if !isToken(k) || strings.ContainsAny(v.Reveal(), "\r\n\x00") {
 			doc.Find("tracing.headers",
@@ -77,7 +78,7 @@ func exportingOf(doc *config.Document, env lookup) (x exporting) {
 		}
 	}
 	if (x.spans || x.metrics) && file.Endpoint == "" {
-		if err := x.checkVariables(env); err != nil {
+		if err := x.checkVariables(env, file.PlaintextAuth); err != nil {
 			doc.Find("tracing", "%v; or set tracing.endpoint, or OTEL_SDK_DISABLED to true to send nothing", err)
 		}
 	}
@@ -95,7 +96,7 @@ func exportingOf(doc *config.Document, env lookup) (x exporting) {
 
 // checkVariables: what is sent can be sent to where the variables say, and as they say. With a bad one the exporter takes this
 // host, or fails at each export.
-func (x *exporting) checkVariables(env lookup) error {
+func (x *exporting) checkVariables(env lookup, allowed bool) error {
 	var errs []error
 	for _, signal := range []struct {
 		name string
@@ -105,7 +106,8 @@ func (x *exporting) checkVariables(env lookup) error {
 			continue
 		}
 		for _, err := range []error{checkProtocol(env, signal.name), checkVariable(env, signal.name),
-			checkHeaders(env, "OTEL_EXPORTER_OTLP_HEADERS"), checkHeaders(env, "OTEL_EXPORTER_OTLP_"+signal.name+"_HEADERS")} {
+			checkClear(env, signal.name, allowed), checkHeaders(env, "OTEL_EXPORTER_OTLP_HEADERS"),
+			checkHeaders(env, "OTEL_EXPORTER_OTLP_"+signal.name+"_HEADERS")} {
 			same := func(e error) bool { return e.Error() == err.Error() } // a variable that is of both
 			if err != nil && !slices.ContainsFunc(errs, same) {
 				errs = append(errs, err)
@@ -132,6 +134,24 @@ func checkVariable(env lookup, signal string) error {
 	return nil
 }
 
+// checkClear: headers, most of them tokens, do not leave this machine in clear, but where the file says so.
+func checkClear(env lookup, signal string, allowed bool) error {
+	to, headers := env.variable(signal, "ENDPOINT"), env.variable(signal, "HEADERS")
+	u, err := url.Parse(env.value(to))
+	if allowed || !isCollector(u, err) || env.value(headers) == "" || !env.plain(signal, u) || !plaintext.Exposed(u.Hostname()) {
+		return nil
+	}
+	return fmt.Errorf("%s would go to %s without TLS; use https:// or set tracing.plaintext_auth", headers, to)
+}
+
+// plain says whether a signal is sent without TLS: two variables have more to say than the endpoint's scheme.
+func (env lookup) plain(signal string, u *url.URL) bool {
+	if insecure := env.value(env.variable(signal, "INSECURE")); insecure != "" {
+		return strings.EqualFold(insecure, "true")
+	}
+	return u.Scheme == "http"
+}
+
 // checkHeaders: the exporter leaves out what it cannot read, and prints it, a secret or not.
 func checkHeaders(env lookup, name string) error {
 	for _, one := range strings.Split(env.value(name), ",") {
@@ -153,17 +173,19 @@ func isCollector(u *url.URL, err error) bool {
 }
 
 // checkEndpoint: spans can be sent there. It may have a secret in it, so it is not shown.
-func checkEndpoint(doc *config.Document, endpoint string) {
-	if endpoint == "" {
+func checkEndpoint(doc *config.Document, file *config.Tracing) {
+	if file.Endpoint == "" {
 		return
 	}
-	switch u, err := url.Parse(endpoint); {
+	switch u, err := url.Parse(file.Endpoint); {
 	case !isCollector(u, err):
 		doc.Find("tracing.endpoint", "is not a URL of OTLP over HTTP, as http://127.0.0.1:4318")
 	case u.User != nil:
 		doc.Find("tracing.endpoint", "has a login: write it into tracing.headers")
 	case u.RawQuery != "" || u.Fragment != "":
 		doc.Find("tracing.endpoint", "has a query or a fragment, and /v1/traces is added behind it: write a key into tracing.headers")
+	case u.Scheme == "http" && len(file.Headers) > 0 && !file.PlaintextAuth && plaintext.Exposed(u.Hostname()):
+		doc.Find("tracing.endpoint", "is plain http, and headers would go there without TLS; use https:// or set plaintext_auth")
 	}
 }
 

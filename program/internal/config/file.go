@@ -69,12 +69,13 @@ func (a *Admin) Serves() bool {
 
 // Tracing says where spans go, and of which messages. Program makes the exporter.
 type Tracing struct {
-	Endpoint string                   `yaml:"endpoint" want:"some"`
-	Headers  map[string]broker.Secret `yaml:"headers"`
-	Sample   float64                  `yaml:"sample" want:"0..1"`
-	Relation string                   `yaml:"relation" want:"link|parent"`
-	Keys     bool                     `yaml:"keys"`
-	Resource map[string]string        `yaml:"resource"`
+	Endpoint      string                   `yaml:"endpoint" want:"some"`
+	Headers       map[string]broker.Secret `yaml:"headers"`
+	PlaintextAuth bool                     `yaml:"plaintext_auth"` // headers go without TLS to another host, a variable's too
+	Sample        float64                  `yaml:"sample" want:"0..1"`
+	Relation      string                   `yaml:"relation" want:"link|parent"`
+	Keys          bool                     `yaml:"keys"`
+	Resource      map[string]string        `yaml:"resource"`
 }
 
 // Metrics says where metrics go beside /metrics.
