@@ -54,8 +54,8 @@ func glance(l look) Glance {
 	}
 	t := trendOf(l.latest)
 	if t.mostFail(len(l.latest)) {
-		return Glance{"bad", fmt.Sprintf("Most runs fail: %s a second, and %s messages a second are handled. %s.",
-			chart.Number(t.lately.failed), chart.Number(t.lately.handled), capital(waiting))}
+		return Glance{"bad", fmt.Sprintf("Most runs fail: %s a second, and %s messages a second are handled or skipped. %s.",
+			chart.Number(t.lately.failed), chart.Number(t.lately.passed), capital(waiting))}
 	}
 	if standsStill(s, t, l.latest) {
 		return still(l, t, waiting)
@@ -235,7 +235,8 @@ type trend struct {
 	lag                      float64 // what waits, there and here: the latest; NaN: unknown
 	slope                    float64 // how fast it grows a second
 	handled, failed, settled float64 // a second
-	lately                   struct{ handled, failed float64 }
+	passed                   float64 // a second: handled, or skipped, which is no failure
+	lately                   struct{ passed, failed float64 }
 }
 
 func trendOf(latest []sample) (t trend) {
@@ -243,11 +244,12 @@ func trendOf(latest []sample) (t trend) {
 	recent := latest[max(0, len(latest)-trendSeconds/4):]
 	for _, x := range recent {
 		n := float64(len(recent))
-		t.lately.handled, t.lately.failed = t.lately.handled+x.handled/n, t.lately.failed+x.failed/n
+		t.lately.passed, t.lately.failed = t.lately.passed+(x.handled+x.skipped)/n, t.lately.failed+x.failed/n
 	}
 	for _, x := range latest {
 		n := float64(len(latest))
 		t.handled, t.failed, t.settled = t.handled+x.handled/n, t.failed+x.failed/n, t.settled+x.settled/n
+		t.passed += (x.handled + x.skipped) / n
 	}
 	t.lag, t.slope = slopeOf(latest)
 	// After a burst it has grown in all, and falls by now.
@@ -279,7 +281,7 @@ func slopeOf(latest []sample) (last, slope float64) {
 
 // mostFail says whether most runs do, of so many samples and still in the last ones: what is over is not said any more.
 func (t trend) mostFail(samples int) bool {
-	return t.failed > t.handled && t.failed*float64(samples) >= seenRuns && t.lately.failed > t.lately.handled
+	return t.failed > t.passed && t.failed*float64(samples) >= seenRuns && t.lately.failed > t.lately.passed
 }
 
 // grows says whether the lag does, more than by what it wavers.

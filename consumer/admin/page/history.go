@@ -19,6 +19,7 @@ type sample struct {
 	at                time.Time
 	of                float64 // seconds
 	handled, failed   float64 // a second
+	skipped           float64 // a second
 	settled           float64 // a second: handled, skipped, or stored elsewhere
 	lag               float64 // NaN: unknown
 	queued            float64 // wait here for a worker
@@ -54,6 +55,7 @@ func (h *history) add(now time.Time, s consumer.Stats, p50, p99 float64) {
 	x := sample{
 		at: now, of: since, lag: math.NaN(),
 		handled: float64(s.Handled-was.Handled) / since, failed: float64(s.Failed-was.Failed) / since,
+		skipped: float64(s.Skipped-was.Skipped) / since,
 		settled: float64(settled(s)-settled(was)) / since, queued: float64(s.Pool.Backlog), kept: float64(kept(s)),
 		busy: float64(s.Pool.Busy), live: float64(s.Pool.Live), limit: float64(s.Pool.Max), p50: p50, p99: p99,
 	}
@@ -89,6 +91,7 @@ func together(list []sample) (all sample) {
 		all.at = x.at
 		all.handled += x.handled * part
 		all.failed += x.failed * part
+		all.skipped += x.skipped * part
 		all.settled += x.settled * part
 		most(&all.lag, x.lag)
 		most(&all.queued, x.queued)

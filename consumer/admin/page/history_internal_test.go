@@ -112,8 +112,10 @@ func TestGlance(t *testing.T) {
 	fails := sample{failed: 130, settled: 43} // each message has three runs, and is dead-lettered
 	refused := sample{handled: 2, failed: 3}  // some do
 	skips := sample{settled: 100}             // its handlers skip them all
-	hangs := sample{busy: 8, live: 8}         // no handler returns
-	tried := series(hangs, 5000, 0)           // but for one run that failed, of a message that is retried
+	few := sample{failed: 3, handled: 2, skipped: 95, settled: 97}
+	most := sample{failed: 300, handled: 2, skipped: 95, settled: 97}
+	hangs := sample{busy: 8, live: 8} // no handler returns
+	tried := series(hangs, 5000, 0)   // but for one run that failed, of a message that is retried
 	tried[7].failed = 1
 	full := works // a minute of work is here, and nothing at the broker
 	full.handled, full.settled, full.queued = 4, 4, 272
@@ -152,9 +154,13 @@ func TestGlance(t *testing.T) {
 		{busy, true, series(skips, 5000, 0), "warn",
 			"It holds its distance: 5,000 messages wait at the broker. All 8 workers are busy, which is as many as it may have."},
 		{stats(0, 0, 0, 9), true, series(fails, 0, 0), "bad",
-			"Most runs fail: 130 a second, and 0 messages a second are handled. 0 messages wait at the broker."},
+			"Most runs fail: 130 a second, and 0 messages a second are handled or skipped. 0 messages wait at the broker."},
 		{idle, true, series(refused, 5000, 0), "bad",
-			"Most runs fail: 3 a second, and 2 messages a second are handled. 5,000 messages wait at the broker."},
+			"Most runs fail: 3 a second, and 2 messages a second are handled or skipped. 5,000 messages wait at the broker."},
+		{idle, true, series(few, 5000, 0), "warn",
+			"It holds its distance: 5,000 messages wait at the broker. Not all workers are busy."},
+		{idle, true, series(most, 5000, 0), "bad",
+			"Most runs fail: 300 a second, and 97 messages a second are handled or skipped. 5,000 messages wait at the broker."},
 		{busy, true, series(hangs, 5000, 0), "warn",
 			"Nothing was finished for 20 s, and all 8 workers are in handlers. 5,000 messages wait at the broker."},
 		{stats(0, 0, 5000, 1), true, series(hangs, 5000, 0), "warn",
@@ -276,6 +282,24 @@ func TestGlanceIsOfNow(t *testing.T) {
 		latest[15+i].failed, latest[15+i].handled, latest[15+i].settled = 0, 3, 3
 	}
 	if got := glance(l); got != (Glance{"good", "It keeps up: 0 messages wait at the broker."}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestHistorySkipped: what is skipped is no failure, from the figures on, and in a minute.
+func TestHistorySkipped(t *testing.T) {
+	h := newHistory()
+	for i := range int64(3 * 60) {
+		s := stats(0, 3*i, 0, 1)
+		s.Skipped = 95 * i
+		h.add(noon.Add(time.Duration(i)*time.Second), s, math.NaN(), math.NaN())
+	}
+	for _, x := range append(h.columns(spanOf("24h"), noon.Add(3*time.Minute)), h.latest(1)...) {
+		if math.Abs(x.skipped-95) > 1e-9 || math.Abs(x.failed-3) > 1e-9 {
+			t.Errorf("%+v", x)
+		}
+	}
+	if got := glance(look{stats: stats(0, 0, 0, 1), ready: true, latest: h.latest(trendSeconds)}); got.Level != "good" {
 		t.Errorf("%+v", got)
 	}
 }
