@@ -83,7 +83,7 @@ func (a *assembly) newMember(name string, c *config.Consumer, from []adapter) *m
 	for _, one := range from {
 		topics = append(topics, one.topics...)
 	}
-	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, LogWriter: a.lines, Topics: topics, MaxWorkers: c.Pool.Max,
+	m.setup = &handlers.Setup{Consumer: name, Logger: &a.log, LogWriter: a.lines, Topics: topics, MaxWorkers: c.MostWorkers(),
 		Timeout: c.Timeout}
 	if p, err := from[0].publisher(); err == nil && p != nil { // else the source says the same
 		m.publisher, m.setup.Publisher = p, p

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -698,5 +700,33 @@ func TestBeside(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestHandlersKnowHowManyWorkersThereAre: of a webhook it is how many connections are kept, so it is what the engine has, also
+// where only pool.min is set.
+func TestHandlersKnowHowManyWorkersThereAre(t *testing.T) {
+	told := map[string]int{}
+	r := handlers.Default()
+	if err := r.Register("told", func(s *handlers.Setup, _ handlers.Options) (consumer.Handler, error) {
+		told[s.Consumer] = s.MaxWorkers
+		return func(context.Context, *consumer.Message) error { return nil }, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b := membroker.New(membroker.Config{})
+	root := newRoot(Parts{Handlers: r, Adapters: map[string]Adapter{"memory": memory(b)}}.withDefaults())
+	root.SetOut(io.Discard)
+	root.SetIn(strings.NewReader(`consumers:
+  neither: {source: {memory: {topics: [a], group: a}}, routes: [{handler: told}]}
+  least: {source: {memory: {topics: [b], group: b}}, pool: {min: 200}, routes: [{handler: told}]}
+  most: {source: {memory: {topics: [c], group: c}}, pool: {max: 7}, routes: [{handler: told}]}
+`))
+	root.SetArgs([]string{"config", "check", "-"})
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]int{"neither": 64, "least": 200, "most": 7}; !maps.Equal(told, want) {
+		t.Errorf("handlers were told of %v workers, want %v", told, want)
 	}
 }

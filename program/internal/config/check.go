@@ -149,7 +149,7 @@ func (cc *consumerCheck) section(key string) sectionCheck {
 
 // checkPool: all workers can be busy.
 func (cc *consumerCheck) checkPool() {
-	most := cmp.Or(cc.Pool.Max, max(consumer.DefaultMaxWorkers, cc.Pool.Min))
+	most := cc.MostWorkers()
 	for _, in := range cc.Reads() {
 		key := "." + in.Name + ".nats.max_ack_pending"
 		switch n := in.NATS; {

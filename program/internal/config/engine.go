@@ -7,6 +7,9 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
+// MostWorkers is how many workers there may be: pool.max, or what the engine has where that is not set.
+func (c *Consumer) MostWorkers() int { return c.Engine().WithDefaults().Pool.Max }
+
 // Engine is the engine's Config, as far as the file says it alone: without sources, handlers, publishers and what is made of
 // names.
 func (c *Consumer) Engine() consumer.Config {
