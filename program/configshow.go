@@ -56,6 +56,9 @@ func (a *assembly) withDefaults() *config.File {
 	if f.Tracing != nil {
 		c := *f.Tracing
 		c.Relation = cmp.Or(c.Relation, string(tracing.Link))
+		if !a.doc.Has("tracing.sample") && a.sends.sampling == (sampling{}) { // else a variable says it
+			c.Sample = tracing.DefaultSample
+		}
 		f.Tracing = &c
 	}
 	if a.embeds {

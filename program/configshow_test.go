@@ -157,6 +157,17 @@ func TestConfigSendsNothing(t *testing.T) {
 	}
 }
 
+// TestConfigShowsTheShare: which is traced without a word of the file, unless a variable says it.
+func TestConfigShowsTheShare(t *testing.T) {
+	for sampler, want := range map[string]bool{"": true, "always_on": false, "parentbased_always_off": false} {
+		t.Setenv("OTEL_TRACES_SAMPLER", sampler)
+		out, err := runIn(t.Context(), "tracing: {endpoint: \"http://127.0.0.1:4318\"}\n"+someConsumer, "config", "show", "-")
+		if got := strings.Contains(out, "  sample: 0.01\n"); err != nil || got != want || !want && strings.Contains(out, "sample:") {
+			t.Errorf("with the sampler %q it shows the default: %v, want %v (%v)\n%s", sampler, got, want, err, out)
+		}
+	}
+}
+
 // TestConfigShowOfAnAdapter: what a broker from outside has for secrets nobody here knows, so that only the names are shown.
 func TestConfigShowOfAnAdapter(t *testing.T) {
 	b := membroker.New(membroker.Config{})

@@ -19,6 +19,7 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/longshoremq/longshore/consumer/metrics"
+	"github.com/longshoremq/longshore/consumer/tracing"
 	"github.com/longshoremq/longshore/handlers/middleware"
 	"github.com/longshoremq/longshore/internal/conftag"
 	"github.com/longshoremq/longshore/pool"
@@ -124,6 +125,7 @@ func TestDocsTellTheDefaults(t *testing.T) {
 	for key, want := range map[string]string{
 		"admin.listen": admin.DefaultListen, "admin.no_progress": short(admin.DefaultNoProgress),
 		"embedded.dir": defaultDir, "embedded.port": strconv.Itoa(defaultPort),
+		"tracing.sample":                             strconv.FormatFloat(tracing.DefaultSample, 'g', -1, 64),
 		"consumers.NAME.source.nats.ack_wait":        natsbroker.DefaultAckWait.String(),
 		"consumers.NAME.source.nats.max_hold":        short(natsbroker.DefaultMaxHold),
 		"consumers.NAME.source.nats.revoke_wait":     short(natsbroker.DefaultRevokeWait),

@@ -40,14 +40,14 @@ type Config struct {
 	Keys bool
 }
 
-// defaultSample is one message of a hundred.
-const defaultSample = 0.01
+// DefaultSample is one message of a hundred.
+const DefaultSample = 0.01
 
 func (c Config) withDefaults() Config {
 	if c.Provider == nil {
 		c.Provider = otel.GetTracerProvider()
 	}
-	c.Sample = max(0, cmp.Or(c.Sample, defaultSample))
+	c.Sample = max(0, cmp.Or(c.Sample, DefaultSample))
 	c.Relation = cmp.Or(c.Relation, Link)
 	return c
 }
