@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,6 +114,7 @@ func (a *assembly) router(at string, c *config.Consumer, m *member) *handlers.Ro
 	for i, r := range c.Routes {
 		path := at + ".routes[" + strconv.Itoa(i) + "]"
 		a.codec(path+".codec", r.Codec, m)
+		a.warnUnwritten(path, r.Handler, r.With)
 		h, err := a.parts.Handlers.Build(r.Handler, m.setup, a.doc.Options(path+".with", r.With))
 		switch {
 		case err == nil:
@@ -141,6 +143,24 @@ func (a *assembly) router(at string, c *config.Consumer, m *member) *handlers.Ro
 		router = nil
 	}
 	return router
+}
+
+// warnUnwritten tells of a handler log that acks all it gets and can write none of it: the logger leaves out its level.
+func (a *assembly) warnUnwritten(at, handler string, with map[string]any) {
+	if handler != "log" {
+		return
+	}
+	least, _ := zerolog.ParseLevel(cmp.Or(a.doc.File.Log.Level, "info")) // a.log is that of a run only
+	if a.parts.Logger != nil {
+		least = a.parts.Logger.GetLevel()
+	}
+	text, ok := with["level"].(string)
+	if !ok {
+		text = handlers.DefaultLogConfig().Level
+	}
+	if level, err := zerolog.ParseLevel(text); err == nil && level < least {
+		a.doc.Warn(at+".with.level", "is %s, and the log has %s and above: what comes here is acked and never written", level, least)
+	}
 }
 
 // unfit stands for a handler in which something is wrong, so that all routes can be checked. It never runs.

@@ -17,6 +17,7 @@ func (a *assembly) batch(root string, c *config.Consumer, m *member) *consumer.B
 		return nil
 	}
 	a.codec(at+".codec", b.Codec, m)
+	a.warnUnwritten(at, b.Handler, b.With)
 	h, err := a.parts.Handlers.BuildBatch(b.Handler, m.setup, a.doc.Options(at+".with", b.With))
 	switch {
 	case err == nil:

@@ -730,3 +730,38 @@ func TestHandlersKnowHowManyWorkersThereAre(t *testing.T) {
 		t.Errorf("handlers were told of %v workers, want %v", told, want)
 	}
 }
+
+// TestLogThatWritesNothing: the handler log acks what its level keeps out of the log, so that is said.
+func TestLogThatWritesNothing(t *testing.T) {
+	errorsOnly := zerolog.New(io.Discard).Level(zerolog.ErrorLevel)
+	for text, want := range map[string]struct {
+		file, routes string
+		own          *zerolog.Logger
+		warned       string
+	}{
+		"as is": {"", "routes: [{handler: log}]", nil, ""},
+		"below": {"", "routes: [{handler: log, with: {level: debug}}]", nil,
+			"routes[0].with.level: warning: is debug, and the log has info"},
+		"the default": {"log: {level: warn}\n", "routes: [{handler: log}]", nil,
+			"routes[0].with.level: warning: is info, and the log has warn"},
+		"of a batch": {"log: {level: warn}\n", "batch: {handler: log}", nil,
+			"batch.with.level: warning: is info, and the log has warn"},
+		"the same": {"log: {level: debug}\n", "routes: [{handler: log, with: {level: debug}}]", nil, ""},
+		"another's logger": {"", "routes: [{handler: log}]", &errorsOnly,
+			"routes[0].with.level: warning: is info, and the log has error"},
+		"another's, not ours": {"log: {level: error}\n", "routes: [{handler: log, with: {level: error}}]", &errorsOnly, ""},
+	} {
+		root := newRoot(Parts{Adapters: map[string]Adapter{"memory": memory(membroker.New(membroker.Config{}))},
+			Logger: want.own}.withDefaults())
+		var out strings.Builder
+		root.SetOut(&out)
+		root.SetErr(&out)
+		root.SetIn(strings.NewReader(want.file + "consumers:\n  o: {source: {memory: {topics: [a], group: a}}, " + want.routes + "}\n"))
+		root.SetArgs([]string{"config", "check", "-"})
+		err := root.ExecuteContext(t.Context())
+		got := out.String()
+		if err != nil || !strings.Contains(got, want.warned) || strings.Contains(got, "the log has") != (want.warned != "") {
+			t.Errorf("%s: %v, want %q in\n%s", text, err, want.warned, got)
+		}
+	}
+}

@@ -195,7 +195,7 @@ tracing: {endpoint: "%s", sample: 1}
 consumers:
   orders:
     source: {nats: {stream: ORDERS, subjects: ["orders.>"], durable: workers}}
-    routes: [{handler: log, with: {level: trace}}]
+    routes: [{handler: log}]
 `, admin, port, s.URL))
 	run := launch(t, dir, "run", "-c", "c.yaml")
 	run.eventually(t, "ready", func() bool { return strings.HasPrefix(fetch("http://127.0.0.1:"+admin+"/readyz"), "200") })

@@ -113,6 +113,9 @@ func (r *report) addAt(line int, path, problem string) {
 	r.findings = append(r.findings, Finding{line, path, problem})
 }
 
+// Warn adds what is not wrong and should be known.
+func (d *Document) Warn(path, format string, args ...any) { d.warn(path, format, args...) }
+
 func (r *report) warn(path, format string, args ...any) {
 	r.Warnings = append(r.Warnings, Finding{r.line(path), path, fmt.Sprintf(format, args...)})
 }
