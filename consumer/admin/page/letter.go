@@ -69,7 +69,7 @@ func (d *desk) letterView(r *http.Request, c *watched) (v letterView, err error)
 	if err != nil {
 		return v, err
 	}
-	ctx, end, err := d.scan(r.Context())
+	ctx, end, err := d.scan(r.Context(), d.sessions.has(r, time.Now()))
 	if err != nil {
 		return v, err
 	}

@@ -61,7 +61,8 @@ type desk struct {
 	*frame
 	changes      *changes
 	jobs         *jobs
-	scans        chan struct{} // bounds how many requests read dead letters at once
+	memberScans  chan struct{} // bounds how many requests of who has logged in read dead letters at once
+	scans        chan struct{} // those of others
 	hidePayloads bool
 }
 
@@ -128,7 +129,7 @@ func (d *desk) readLetters(ctx context.Context, box Letters, v *lettersView, aft
 	if err != nil {
 		return badRequest{err}
 	}
-	ctx, end, err := d.scan(ctx)
+	ctx, end, err := d.scan(ctx, v.Member)
 	if err != nil {
 		return err
 	}
@@ -159,11 +160,15 @@ func (d *desk) readLetters(ctx context.Context, box Letters, v *lettersView, aft
 }
 
 // scan waits until dead letters may be read, which only so many requests do at once.
-func (d *desk) scan(ctx context.Context) (context.Context, func(), error) {
+func (d *desk) scan(ctx context.Context, member bool) (context.Context, func(), error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
+	scans := d.scans
+	if member {
+		scans = d.memberScans
+	}
 	select {
-	case d.scans <- struct{}{}:
-		return ctx, func() { <-d.scans; cancel() }, nil
+	case scans <- struct{}{}:
+		return ctx, func() { <-scans; cancel() }, nil
 	case <-ctx.Done():
 		cancel()
 		return nil, nil, errBusy

@@ -160,9 +160,10 @@ func (d *desk) plan(w http.ResponseWriter, r *http.Request, c *watched, o order,
 	d.show(w, r, http.StatusOK, "plan", v)
 }
 
-// fill makes the plan. When it returns, others may read letters again: the answer may read them anew, or its reader be slow.
+// fill makes the plan, which only who has logged in asks for. When it returns, others may read letters again: the answer may read
+// them anew, or its reader be slow.
 func (d *desk) fill(ctx context.Context, v *planView, o order, box Letters) error {
-	ctx, end, err := d.scan(ctx)
+	ctx, end, err := d.scan(ctx, true)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ type site struct {
 	version string     // of the static files: their address changes with them
 }
 
-// mostScans of dead letters are read at once, by all requests together.
+// mostScans of dead letters are read at once, by all requests of those who have logged in together, and as many by all others:
+// whoever reaches the page can keep the latter busy.
 const mostScans = 4
 
 // newSite makes the handler of everything below /ui/.
@@ -38,7 +39,8 @@ func newSite(p *Page, setup admin.PageSetup, all []*watched) http.Handler {
 		&overviews{frame: f, all: all, events: p.events},
 		d,
 		&controls{frame: f, details: d, changes: changes},
-		&desk{frame: f, changes: changes, jobs: p.jobs, scans: make(chan struct{}, mostScans), hidePayloads: p.cfg.HidePayloads},
+		&desk{frame: f, changes: changes, jobs: p.jobs, hidePayloads: p.cfg.HidePayloads,
+			memberScans: make(chan struct{}, mostScans), scans: make(chan struct{}, mostScans)},
 	))
 }
 

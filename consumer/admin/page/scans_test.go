@@ -117,3 +117,48 @@ func TestOlderOnesOfAChoice(t *testing.T) {
 		t.Errorf("%s\nchosen %v, then %v", older[1], one, next)
 	}
 }
+
+// TestStrangersKeepNobodyOut: who has logged in reads dead letters, and plans what becomes of them, while strangers have asked
+// for more lists than may be read at once.
+func TestStrangersKeepNobodyOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left := make(chan struct{})
+		h := letterPage(t, func(l *page.Letters) { l.Store = slowForStrangers{l.Store, left} }, "one", "two")
+		cookie := loginAt(t, h)
+		ctx := context.WithValue(t.Context(), stranger{}, true)
+		var strangers sync.WaitGroup
+		for range 20 {
+			strangers.Go(func() {
+				r := httptest.NewRequest(http.MethodGet, "/ui/c/orders/letters", nil).WithContext(ctx)
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			})
+		}
+		synctest.Wait()
+		for what, a := range map[string]*httptest.ResponseRecorder{
+			"2 letters in orders-dead":   getAt(h, "/ui/c/orders/letters", cookie),
+			"one":                        getAt(h, "/ui/c/orders/letters/0/0", cookie),
+			"2 letters would be deleted": postTo(h, "/ui/c/orders/purge", url.Values{"scope": {"all"}}, cookie),
+		} {
+			if body := a.Body.String(); a.Code != http.StatusOK || !strings.Contains(body, what) {
+				t.Errorf("%d, want %q in\n%s", a.Code, what, body)
+			}
+		}
+		close(left)
+		strangers.Wait()
+	})
+}
+
+type stranger struct{}
+
+// slowForStrangers answers those who have the stranger's mark only when they have left.
+type slowForStrangers struct {
+	deadletters.Store
+	left <-chan struct{}
+}
+
+func (s slowForStrangers) Scan(ctx context.Context, b broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
+	if ctx.Value(stranger{}) != nil {
+		<-s.left
+	}
+	return s.Store.Scan(ctx, b, each)
+}
