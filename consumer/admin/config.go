@@ -27,7 +27,8 @@ type Config struct {
 	// Breakers around their handlers, by the consumer's name and their own, are shown. Defaults to none.
 	Breakers map[string]map[string]Breaker
 	// HideKeys keeps keys of messages from being shown in what is in hand, also to those who have the token: they may be personal
-	// data. Defaults to false: they are shown to those.
+	// data. The text of errors there, which may have of a payload, is then for those only. Defaults to false: keys are shown to
+	// those, and errors to all.
 	HideKeys bool
 	// Page is the web page under /ui/: a *page.Page, of package page below this one. Defaults to none.
 	Page Page

@@ -78,10 +78,11 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(inHand(o, keys && !s.cfg.HideKeys))
+	_ = json.NewEncoder(w).Encode(inHand(o, keys && !s.cfg.HideKeys, keys || !s.cfg.HideKeys))
 }
 
-func inHand(o open, keys bool) messages {
+// inHand has keys, and the text of errors, where they may be shown: an error may have of a payload what a handler wrote into it.
+func inHand(o open, keys, errs bool) messages {
 	all := messages{Keys: keys, InHandlers: []calledMessage{}, Parked: []parkedMessage{}}
 	for _, c := range o.Calls(mostMessages) {
 		at := placeOf(c.Topic, c.Partition, c.Offset, c.ID, c.Attempt)
@@ -96,7 +97,7 @@ func inHand(o open, keys bool) messages {
 			at.setKey(p.Key, p.KeyBytes)
 		}
 		one := parkedMessage{place: at, Due: p.Due.UTC(), Deferred: p.Deferred, Class: p.Class}
-		if p.Err != nil {
+		if p.Err != nil && errs {
 			text := p.Err.Error()
 			one.Error = text[:min(len(text), mostError)]
 		}

@@ -28,6 +28,7 @@ func TestMessages(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ token, hidden, keys bool }{
 		"a stranger": {}, "the token": {token: true, keys: true}, "hidden": {token: true, hidden: true},
+		"hidden from a stranger": {hidden: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, url := serve(t, admin.Config{Token: token, HideKeys: c.hidden, Targets: map[string]admin.Target{"orders": h}})
@@ -59,7 +60,11 @@ func TestMessages(t *testing.T) {
 			if long := got.InHandlers[2]; c.keys && (long["key"] != strings.Repeat("k", 255) || long["key_bytes"] != 300.0) {
 				t.Errorf("a long key: %v", long)
 			}
-			if p := got.Parked[0]; p["error"] != "no tea" || p["class"] != "error" || p["key"] != nil || p["key_bytes"] != nil {
+			text := "no tea"
+			if c.hidden && !c.token {
+				text = "" // a handler may have written of the payload into it
+			}
+			if p := got.Parked[0]; p["error"] != text || p["class"] != "error" || p["key"] != nil || p["key_bytes"] != nil {
 				t.Errorf("parked: %v", p)
 			}
 			if !c.keys && (strings.Contains(a.body, "customer") || strings.Contains(a.body, "AP8")) {

@@ -91,6 +91,9 @@ func (d *desk) letterView(r *http.Request, c *watched) (v letterView, err error)
 		Bytes: len(x.Message.Value),
 		From:  messageName(x.OriginalTopic, x.OriginalPartition, x.OriginalOffset, x.OriginalID), Hidden: d.hidePayloads,
 	}
+	if !d.showsErrors(v.Member) {
+		x.Error = ""
+	}
 	if v.Payloads = v.Member && !v.Hidden; v.Payloads {
 		v.open(x.Message)
 		v.Edit = v.Edit && box.Publisher != nil

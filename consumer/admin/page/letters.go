@@ -154,10 +154,17 @@ func (d *desk) readLetters(ctx context.Context, box Letters, v *lettersView, aft
 			v.Older = "/ui/c/" + url.PathEscape(v.Name) + "/letters?" + q.Encode()
 			break
 		}
-		v.Letters = append(v.Letters, rowOf(x, v.Payloads))
+		row := rowOf(x, v.Payloads)
+		if !d.showsErrors(v.Member) {
+			row.Error = ""
+		}
+		v.Letters = append(v.Letters, row)
 	}
 	return err
 }
+
+// showsErrors says whether the errors' text is shown: a handler, or its command, may have written of the payload into it.
+func (d *desk) showsErrors(member bool) bool { return member || !d.hidePayloads }
 
 // scan waits until dead letters may be read, which only so many requests do at once.
 func (d *desk) scan(ctx context.Context, member bool) (context.Context, func(), error) {

@@ -314,3 +314,23 @@ func TestPurgeOfOthers(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 }
+
+// TestErrorsOfHiddenPayloads: where payloads are hidden, the text of a letter's error, which may have of one, is for those who
+// have logged in.
+func TestErrorsOfHiddenPayloads(t *testing.T) {
+	for _, hidden := range []bool{false, true} {
+		w := begin(t, setup{token: token, page: pageConfig(hidden), handler: (&healing{}).handle})
+		w.produce(t, "bad")
+		w.deadLetters(t, 1)
+		member, stranger := w.login(t), w.browser(t)
+		list := "/ui/c/orders/letters"
+		for _, path := range []string{list, list + "/" + letterIn(t, member.get(list).body)} {
+			if a := member.get(path); !strings.Contains(a.body, errBad.Error()) {
+				t.Errorf("hidden %t, %s: it is not there:\n%s", hidden, path, a.body)
+			}
+			if a := stranger.get(path); strings.Contains(a.body, errBad.Error()) == hidden || a.status != 200 {
+				t.Errorf("hidden %t, %s, of a stranger: %d\n%s", hidden, path, a.status, a.body)
+			}
+		}
+	}
+}
