@@ -39,6 +39,7 @@ type detailView struct {
 	Failures  []Failure
 	Open      bool // the three that follow are known
 	Keys      bool // and their keys may be shown
+	Errors    bool // the text of errors may be, which may have of a payload
 	Claims    []consumer.ClaimStatus
 	Calls     []consumer.Call
 	Parked    []consumer.ParkedMessage
@@ -88,7 +89,7 @@ func (d *details) detailView(r *http.Request, w *watched) detailView {
 		v.Open, v.Claims, v.Calls, v.Parked = true, o.Claims(), o.Calls(shownCalls), o.Parked(shownParked)
 		v.Concerns = append(v.Concerns, stalled(v.Claims)...)
 	}
-	v.Keys = v.Member && !d.hideKeys
+	v.Keys, v.Errors = v.Member && !d.hideKeys, v.Member || !d.hideKeys
 	v.Decisions, v.Failures = w.diary.newest(shownDecisions, shownFailures)
 	v.Workers = workersText(v.Stats, v.Decisions, v.Now)
 	v.Charts = charts(w, v.Span, v.Now)

@@ -315,8 +315,8 @@ func TestPurgeOfOthers(t *testing.T) {
 	}
 }
 
-// TestErrorsOfHiddenPayloads: where payloads are hidden, the text of a letter's error, which may have of one, is for those who
-// have logged in.
+// TestErrorsOfHiddenPayloads: where payloads are hidden, the text of a letter's error and of a failed run's, which may have of one,
+// is for those who have logged in.
 func TestErrorsOfHiddenPayloads(t *testing.T) {
 	for _, hidden := range []bool{false, true} {
 		w := begin(t, setup{token: token, page: pageConfig(hidden), handler: (&healing{}).handle})
@@ -324,7 +324,7 @@ func TestErrorsOfHiddenPayloads(t *testing.T) {
 		w.deadLetters(t, 1)
 		member, stranger := w.login(t), w.browser(t)
 		list := "/ui/c/orders/letters"
-		for _, path := range []string{list, list + "/" + letterIn(t, member.get(list).body)} {
+		for _, path := range []string{list, list + "/" + letterIn(t, member.get(list).body), "/ui/c/orders"} {
 			if a := member.get(path); !strings.Contains(a.body, errBad.Error()) {
 				t.Errorf("hidden %t, %s: it is not there:\n%s", hidden, path, a.body)
 			}
