@@ -172,9 +172,14 @@ func isCollector(u *url.URL, err error) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// checkEndpoint: spans can be sent there. It may have a secret in it, so it is not shown.
+// checkEndpoint: spans can be sent there, and headers of the file go there, and nowhere else. It may have a secret in it, so it
+// is not shown.
 func checkEndpoint(doc *config.Document, file *config.Tracing) {
 	if file.Endpoint == "" {
+		if len(file.Headers) > 0 {
+			doc.Find("tracing.headers", "go to tracing.endpoint only, which is missing: set it, or OTEL_EXPORTER_OTLP_HEADERS for "+
+				"the endpoint of the environment")
+		}
 		return
 	}
 	switch u, err := url.Parse(file.Endpoint); {

@@ -330,6 +330,8 @@ func TestWhatIsExported(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_TRACES_HEADERS would go to OTEL_EXPORTER_OTLP_ENDPOINT without TLS": {"",
 			vars{"OTEL_EXPORTER_OTLP_ENDPOINT": "https://otel.example.com", "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "a=pw",
 				"OTEL_EXPORTER_OTLP_INSECURE": "True"}},
+		"c.yaml:1: tracing.headers: go to tracing.endpoint only, which is missing": {"tracing: {headers: {a: pw}}\n",
+			vars{"OTEL_EXPORTER_OTLP_ENDPOINT": at}},
 		"OTEL_TRACES_SAMPLER is \"jaeger_remote\", want one of always_on": {"",
 			vars{"OTEL_EXPORTER_OTLP_ENDPOINT": at, "OTEL_TRACES_SAMPLER": "jaeger_remote"}},
 		"OTEL_TRACES_SAMPLER_ARG is \"much\"": {"",

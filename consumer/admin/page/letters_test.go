@@ -315,8 +315,8 @@ func TestPurgeOfOthers(t *testing.T) {
 	}
 }
 
-// TestErrorsOfHiddenPayloads: where payloads are hidden, the text of a letter's error and of a failed run's, which may have of one,
-// is for those who have logged in.
+// TestErrorsOfHiddenPayloads: where payloads are hidden, the text of a letter's error and of a failed run's, which may have of
+// one, is for those who have logged in.
 func TestErrorsOfHiddenPayloads(t *testing.T) {
 	for _, hidden := range []bool{false, true} {
 		w := begin(t, setup{token: token, page: pageConfig(hidden), handler: (&healing{}).handle})
