@@ -36,7 +36,7 @@ type fetchRequest struct {
 	bytes     int32
 	committed bool
 	rack      string
-	wishes    []wish // each topic's in one piece
+	wishes    []wish // each topic's in one piece, by name and by id
 
 	throttled time.Duration // for so long the broker gives nothing more: its answer had nothing because of that
 }
@@ -82,7 +82,7 @@ func (f *fetchRequest) body(version int16) []byte {
 	w.i8(map[bool]int8{true: 1}[f.committed])
 	w.i32(0)  // no session
 	w.i32(-1) // at all
-	topics := byTopic(f.wishes)
+	topics := byTopic(f.wishes, version >= 13)
 	w.array(len(topics))
 	for _, ps := range topics {
 		if version >= 13 {
@@ -118,7 +118,7 @@ func (f *fetchRequest) read(r *reader, version int16) ([]fetched, error) {
 	}
 	r.i32()
 	names := make(map[topicID]string)
-	for _, ps := range byTopic(f.wishes) {
+	for _, ps := range byTopic(f.wishes, version >= 13) {
 		names[ps[0].id] = ps[0].topic
 	}
 	asked := finder{n: len(f.wishes), of: func(i int) partitionID { return f.wishes[i].partitionID }}
@@ -147,11 +147,12 @@ func (f *fetchRequest) read(r *reader, version int16) ([]fetched, error) {
 	return got, r.err()
 }
 
-// byTopic are wishes by their topics, of which each comes in one piece.
-func byTopic(ws []wish) (topics [][]wish) {
+// byTopic are wishes by their topics, of which each comes in one piece. ids: those of one name are several where their ids are,
+// for one may have begun before its topic was made anew.
+func byTopic(ws []wish, ids bool) (topics [][]wish) {
 	for len(ws) > 0 {
 		n := 1
-		for n < len(ws) && ws[n].topic == ws[0].topic {
+		for n < len(ws) && ws[n].topic == ws[0].topic && (!ids || ws[n].id == ws[0].id) {
 			n++
 		}
 		topics, ws = append(topics, ws[:n]), ws[n:]

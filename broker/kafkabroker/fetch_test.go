@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -109,7 +110,7 @@ func TestTopicsInOnePiece(t *testing.T) {
 	}
 	f := h.plan(time.Now())[0]
 	var names []string
-	for _, ps := range byTopic(f.req.wishes) {
+	for _, ps := range byTopic(f.req.wishes, true) {
 		names = append(names, ps[0].topic)
 	}
 	if !slices.Equal(names, []string{"b", "a", "c"}) || len(f.parts) != 9 {
@@ -119,5 +120,52 @@ func TestTopicsInOnePiece(t *testing.T) {
 		if w.partitionID != f.parts[i].partitionID {
 			t.Errorf("wish %d is of %v, not of %v", i, w.partitionID, f.parts[i].partitionID)
 		}
+	}
+}
+
+// TestTopicsOfOneName: a topic was made anew. One of its partitions has begun with the new one, and another with the old one, for
+// it was looked up before. A fetch asks for each under its own topic's id: the position in the old one says nothing of the new.
+// By name only the one that is there can be asked for, and that is in one piece.
+func TestTopicsOfOneName(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 100, Bytes: 1 << 30}})
+	now, before := topicID{2}, topicID{1}
+	for no, id := range []topicID{now, before, now} {
+		p := h.place("orders", int32(no))
+		p.id = id
+		p.moveTo(1)
+	}
+	f := h.plan(time.Now())[0]
+	r := reader{b: f.req.body(13), flexible: true}
+	for range 4 { // replica, longest wait, least bytes, most bytes
+		r.i32()
+	}
+	r.i8()
+	r.i32() // session
+	r.i32()
+	asked := make(map[topicID][]int32)
+	for n := r.array(); n > 0; n-- {
+		id := r.id()
+		if asked[id] != nil {
+			t.Errorf("topic %v is named twice", id)
+		}
+		for m := r.array(); m > 0; m-- {
+			asked[id] = append(asked[id], r.i32())
+			r.i32()
+			r.i64()
+			r.i32()
+			r.i64()
+			r.i32()
+			r.tags()
+		}
+		r.tags()
+	}
+	want := map[topicID][]int32{now: {0, 2}, before: {1}}
+	if n := len(byTopic(f.req.wishes, false)); n != 1 {
+		t.Errorf("by name it is in %d pieces, want 1", n)
+	}
+	if r.bad || !maps.EqualFunc(asked, want, slices.Equal[[]int32]) {
+		t.Errorf("asked for %v, want %v", asked, want)
 	}
 }

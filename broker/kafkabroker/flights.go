@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -262,19 +263,22 @@ func (x *flights) share(f *flight) int32 {
 	return min(max(int32(x.cfg.PartitionBytes), f.req.bytes/int32(len(f.parts))), f.req.bytes)
 }
 
-// inPieces has the partitions of each topic follow each other. Topics come as their first partitions do: who waited longest is
-// answered first, where the bytes are not enough for all.
+// inPieces has the partitions of each topic follow each other, and of each id that it has. Topics come as their first partitions
+// do: who waited longest is answered first, where the bytes are not enough for all.
 func inPieces(ps []*part) {
-	turns := make(map[string]int)
+	turns, mixed := make(map[string]int), false
 	for i, p := range ps {
-		if i == 0 || p.topic != ps[i-1].topic {
+		if i == 0 || p.topic != ps[i-1].topic || p.id != ps[i-1].id {
 			if _, known := turns[p.topic]; !known {
 				turns[p.topic] = len(turns)
 			}
+			mixed = i > 0
 		}
 	}
-	if len(turns) > 1 {
-		slices.SortStableFunc(ps, func(a, b *part) int { return turns[a.topic] - turns[b.topic] })
+	if mixed {
+		slices.SortStableFunc(ps, func(a, b *part) int {
+			return cmp.Or(turns[a.topic]-turns[b.topic], bytes.Compare(a.id[:], b.id[:]))
+		})
 	}
 }
 
