@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -188,6 +189,40 @@ func TestLeaderlessBeginsInTime(t *testing.T) {
 					t.Errorf("a look was asked for %d times", rung)
 				}
 			})
+		})
+	}
+}
+
+// A movingOn is a membership that goes on to another generation when it is asked who we are.
+type movingOn struct {
+	*toldReleases
+	move func()
+}
+
+func (m *movingOn) committers() func(partitionID) (memberID, bool) {
+	m.move()
+	return m.toldReleases.committers()
+}
+
+// TestFirstCommitOfReleased: a partition that was to begin is revoked and released, and a new generation has been joined when its
+// first commit is made. It is not sent: the group takes any commit of that generation, and it would be over what the new owner
+// has committed.
+func TestFirstCommitOfReleased(t *testing.T) {
+	for _, revoked := range []bool{false, true} {
+		t.Run(fmt.Sprint(revoked), func(t *testing.T) {
+			s, told, _ := bareSource(t)
+			defer s.c.transport.CloseIdleConnections()
+			b := newStart(partitionID{"orders", 1}, &cutOff{error: errCutOff})
+			s.h.roster.beginning[b.partitionID] = b
+			s.start.m = &movingOn{told, func() {
+				if revoked {
+					s.h.roster.cancel(b.partitionID)
+				}
+			}}
+			left, err := s.start.resetAll(1, []*start{b})
+			if sent := len(left) > 0; sent == revoked { // nobody answers there
+				t.Errorf("a commit was sent: %v (%v)", sent, err)
+			}
 		})
 	}
 }

@@ -411,7 +411,8 @@ func (x *starter) resetAll(leader int32, bs []*start) (left []*start, err error)
 			left, err = append(left, failed...), e
 		}
 	}
-	late, e := x.commit(stillWanted(found))
+	who := x.m.committers() // before the look: what is taken from us after this cannot be committed under a later name
+	late, e := x.commit(stillWanted(found), who)
 	if len(late) > 0 {
 		left, err = append(left, late...), e
 	}
@@ -447,8 +448,7 @@ func (x *starter) first(leader int32, bs []*start, at int64) (found, left []*sta
 }
 
 // commit commits where partitions begin.
-func (x *starter) commit(bs []*start) (left []*start, err error) {
-	who := x.m.committers()
+func (x *starter) commit(bs []*start, who func(partitionID) (memberID, bool)) (left []*start, err error) {
 	cs := make(map[memberID][]*commitment)
 	of := make(map[*commitment]*start, len(bs))
 	for _, b := range bs {
