@@ -140,6 +140,7 @@ func (g *modern) run(ctx context.Context) error {
 		g.silence()
 		if !time.Now().Before(g.readAt) {
 			g.learn(ctx)
+			g.silence() // the session may have ended meanwhile, and the heartbeat waits for an answer beyond that
 		}
 		if err := g.beat(ctx); err != nil {
 			return err

@@ -2,10 +2,12 @@ package kafkabroker
 
 import (
 	"context"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -327,6 +329,48 @@ func TestStaticModern(t *testing.T) {
 			if n := a.seen()[v] + b.seen()[v]; n != 1 {
 				t.Errorf("%s came %d times", v, n)
 			}
+		}
+	})
+}
+
+// TestSessionEndsBesideSettings: the coordinator answers nothing any more, and the end of the session comes while the settings
+// are asked for. What we have ends then, and not when one more heartbeat has got no answer: others may have it by now.
+func TestSessionEndsBesideSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{Connection: Connection{Brokers: []string{"broker:1"}, RequestTimeout: 10 * time.Second}, Group: testGroup,
+			Topics: []string{"a"}, Membership: "consumer", SessionTimeout: 45 * time.Second}.withDefaults()
+		cfg.DialTimeout = time.Hour // it is taken, and not answered
+		cfg.dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		c, err := cfg.connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.transport.CloseIdleConnections()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		began := time.Now()
+		var after time.Duration
+		g := newModern(&coordinator{c: c, group: testGroup}, &cfg, host{
+			topics: func() []string { return cfg.Topics }, trouble: func(time.Time, error) {}, say: func(broker.Event) {}, find: func() {},
+			tell: func(c change) {
+				if c.kind == lost {
+					after = time.Since(began)
+					cancel()
+				}
+			},
+		})
+		g.m.named(map[topicID]string{{1}: "a"})
+		changes, _ := g.m.answered(g.m.beat(), beatAnswer{epoch: 1, told: true, assigned: []logPart{{topicID{1}, 0}}}, began)
+		g.heard(began, nil)
+		g.announce(changes)
+		if err := g.run(ctx); err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if after != cfg.SessionTimeout {
+			t.Errorf("it is lost after %v, want %v", after, cfg.SessionTimeout)
 		}
 	})
 }
