@@ -8,8 +8,11 @@ import (
 const (
 	// settleFor is how long after a change of the members nothing is measured: partitions move, processes start.
 	settleFor = 15 * time.Second
-	// judgeAfter is how long is measured at one number before it is judged.
+	// judgeAfter is how long is measured at one number before it is judged, at least: fewest that the members could have finished
+	// tell something, and callsOver as long as a call takes. Calls of minutes began together, and end together.
 	judgeAfter = 45 * time.Second
+	fewest     = 20
+	callsOver  = 2
 	// busyEnough is the part of what members could do below which they are not kept busy.
 	busyEnough = 0.7
 	// ownShare is the part of its share that a further process has to bring.
@@ -70,7 +73,7 @@ func (p *proof) look(now sample, f Figures) {
 		return
 	}
 	took := now.at.Sub(p.from.at)
-	if took < settleFor {
+	if took < max(settleFor, callsOver*f.Call) || p.could*took.Seconds() < fewest {
 		return
 	}
 	p.here = measure{f.Members, float64(now.settled-p.from.settled) / took.Seconds(), now.at}
@@ -115,6 +118,8 @@ func (p *proof) judge(f Figures) {
 	case busy:
 	case p.enough(f): // more work waits than there should be: what they could do is wrong, or shared. More of them will tell.
 		p.each = each
+	case p.here.members > 1 && p.here.out == 0: // none of them can do anything: fewer will do no better
+		p.holdTo(p.here.members, true)
 	case p.here.members > 1:
 		p.holdTo(min(p.here.members, int(math.Ceil(p.here.out/f.Each))+1), true)
 	}
@@ -136,7 +141,7 @@ func compare(now, before measure) (gain float64, enough int, ok bool) {
 		return 0, 0, false
 	}
 	if low.out <= 0 {
-		return 0, 0, high.out <= 0 && low.members >= 1
+		return 0, now.members, high.out <= 0
 	}
 	gain = (high.out/low.out - 1) / (float64(high.members)/float64(low.members) - 1)
 	enough = low.members + int(math.Ceil(float64(high.members-low.members)*max(0, gain)))

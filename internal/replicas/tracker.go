@@ -24,7 +24,8 @@ type Tracker struct {
 	now     sample
 	last    Reading
 	each    float64 // messages a second that a process can do; 0: unknown
-	outage  bool    // a breaker was open: what processes did since their start is no measure
+	call    time.Duration
+	outage  bool // a breaker was open: what processes did since their start is no measure
 	proof   proof
 }
 
@@ -115,6 +116,7 @@ func (t *Tracker) measure() {
 	}
 	if workers > 0 && runs >= fewestRuns && work > 0 {
 		t.each = float64(workers) / float64(len(t.procs)) * float64(runs) / work.Seconds()
+		t.call = work / time.Duration(runs)
 	}
 }
 
@@ -157,8 +159,10 @@ type Figures struct {
 	Without int
 	// Open: a circuit breaker of one is not closed. Limited: one waits for a limit that they share.
 	Open, Limited bool
-	// Each is how many messages a second one process can do, by what they tell of themselves; 0: unknown.
+	// Each is how many messages a second one process can do, by what they tell of themselves, and Call how long a run takes; 0:
+	// unknown.
 	Each float64
+	Call time.Duration
 	// Hold is how many processes there should be at most, because more did not bring more; 0: no bound. Untried: there were no
 	// more, and these do far less than they could.
 	Hold    int
@@ -171,7 +175,7 @@ type Figures struct {
 func (t *Tracker) Figures() Figures {
 	f := Figures{
 		At: t.now.at, Backlog: t.now.backlog, Later: t.now.later, Held: t.now.held, Missing: t.last.Missing, Most: t.last.Most,
-		Members: -1, Each: t.each, Hold: t.proof.holdAt(t.now.at), Untried: t.proof.untried,
+		Members: -1, Each: t.each, Call: t.call, Hold: t.proof.holdAt(t.now.at), Untried: t.proof.untried,
 		Proved: t.proof.each,
 	}
 	if m := t.last.Members; m != nil {

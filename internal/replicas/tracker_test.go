@@ -176,6 +176,55 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// TestSlowCalls: calls take ten minutes and end together. That nothing is finished for a minute says nothing of how many
+// processes help, and none of those there is taken away.
+func TestSlowCalls(t *testing.T) {
+	const there, workers, call = 12, 4, 600 // seconds
+	tr := &replicas.Tracker{}
+	done := int64(0) // calls of each process
+	for sec := 0; sec < 6*call; sec += 2 {
+		if sec > 0 && sec%call == 0 {
+			done += workers
+		}
+		runs := 40 + done
+		m := &replicas.Members{There: there}
+		for i := range there {
+			m.Told = append(m.Told, replicas.Process{Name: fmt.Sprint(i), Workers: workers, Runs: runs,
+				Work: time.Duration(runs) * call * time.Second})
+		}
+		tr.Add(replicas.Reading{At: at(sec), Parts: []replicas.Part{part("in", 2000, 1000-there*done)}, Most: 100, Members: m})
+		if f := tr.Figures(); sec > 2 && (f.Hold > 0 && f.Hold < there) {
+			t.Fatalf("after %d s: hold at %d of %d", sec, f.Hold, there)
+		}
+	}
+}
+
+// TestNothingComesOut: none of the processes finishes anything, and no breaker is open. No more are asked for, and none less.
+func TestNothingComesOut(t *testing.T) {
+	tr := &replicas.Tracker{}
+	held := false
+	for sec := 0; sec < 600; sec += 2 {
+		there := 1
+		if sec >= 200 {
+			there = 2
+		}
+		m := &replicas.Members{There: there}
+		for i := range there {
+			m.Told = append(m.Told, replicas.Process{Name: fmt.Sprint(i), Workers: 16, Runs: 1000, Work: 100 * time.Second})
+		}
+		n := int64(sec)
+		tr.Add(replicas.Reading{At: at(sec), Parts: []replicas.Part{part("in", 1000*n, 1000*n)}, Most: 12, Members: m})
+		f := tr.Figures()
+		held = held || f.Hold == there
+		if f.Hold > 0 && f.Hold < there {
+			t.Fatalf("after %d s: hold at %d of %d", sec, f.Hold, there)
+		}
+	}
+	if !held {
+		t.Error("more are asked for, though nothing comes out")
+	}
+}
+
 // TestLimited: while processes wait for a limit that they share no more are asked for, and nothing is concluded from what comes
 // out. When the limit was raised, as many as there are to be are asked for at once.
 func TestLimited(t *testing.T) {
