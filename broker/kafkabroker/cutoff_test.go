@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
 )
 
 // An epochLog is the log of partition 0, whose batches have a message each, as its leader has it: the fake knows nothing of
@@ -68,6 +70,9 @@ func (l *epochLog) serve(ts *testSystem) {
 	l.topic, l.id = ts.topics[0], topicID(ts.cluster.TopicInfo(ts.topics[0]).TopicID)
 	ts.cluster.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		ts.cluster.KeepControl()
+		if ts := req.(*kmsg.FetchRequest).Topics; len(ts) == 0 || ts[0].Topic != l.topic && topicID(ts[0].TopicID) != l.id {
+			return nil, nil, false
+		}
 		p, n := l.fetch(req.(*kmsg.FetchRequest).Topics[0].Partitions[0])
 		if n == 0 {
 			time.Sleep(10 * time.Millisecond) // all wait: the fake locks up where two requests sleep by SleepControl
@@ -93,6 +98,9 @@ func (l *epochLog) serve(ts *testSystem) {
 	})
 	ts.cluster.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		ts.cluster.KeepControl()
+		if req.(*kmsg.ListOffsetsRequest).Topics[0].Topic != l.topic {
+			return nil, nil, false
+		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		p := kmsg.NewListOffsetsResponseTopicPartition()
@@ -401,5 +409,79 @@ func TestEpochOfControlBatches(t *testing.T) {
 	d := newDecoder(raw, 0, 100, true, nil, 1<<20)
 	if got, err := readAll(d); err != nil || len(got) != 3 || d.at != 4 || d.epoch != 4 {
 		t.Errorf("%v, %v: the position is %d, of epoch %d; want 4 of 4", got, err, d.at, d.epoch)
+	}
+}
+
+// TestCutOffUnderTransaction: the log is cut off while nobody knows what became of a transaction, which was committed. What it
+// has the outputs of is not handled again where it is below the cut: its outputs would be there twice.
+func TestCutOffUnderTransaction(t *testing.T) {
+	t.Parallel()
+	ts := fakeSystem(t, ofOne, "transactional")
+	ts.lease = lasting
+	l := &epochLog{}
+	l.serve(ts)
+	ts.net.loseEnd(true)
+	l.put(0, 10, 3, "old")
+	ended := make(chan error, 100)
+	_, stop := ts.runConsumer(t, ts.net.link(), consumer.Config{
+		Observers: []consumer.Observer{func(e consumer.Event) {
+			if s, ok := e.(consumer.SourceEvent); ok && s.Kind == broker.Ended {
+				ended <- s.Err
+			}
+		}},
+		Handler: func(ctx context.Context, m *consumer.Message) error {
+			return consumer.Emit(ctx, broker.Outgoing{Topic: ts.outputs, Key: m.Key, Value: m.Value})
+		},
+	})
+	eventually(t, "the end of a transaction is lost", func() bool { return ts.net.sent(keyEndTxn) > 0 })
+	newer := l.put(6, 9, 5, "new")
+	if err := <-ended; !errors.Is(err, errCutOff) {
+		t.Errorf("the claim ended: %v", err)
+	}
+	ts.net.foundEnd()
+	times := make(map[string]int)
+	eventually(t, "all outputs are stored", func() bool {
+		clear(times)
+		for _, m := range ts.stored(t, ts.outputs) {
+			times[string(m.Value)]++
+		}
+		return !slices.ContainsFunc(newer, func(v string) bool { return times[v] == 0 })
+	})
+	for o := range 6 {
+		if v := fmt.Sprint("old", o); times[v] != 1 {
+			t.Errorf("the output of %s is stored %d times", v, times[v])
+		}
+	}
+	if err := stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// TestCutOffWith: what is committed joins what was finished, as far as it is of the same log and below the cut.
+func TestCutOffWith(t *testing.T) {
+	c := &cutOff{at: 20, progress: progress{log: 1, base: 5, done: []span{{8, 10}, {12, 14}}, runs: []failedRuns{{6, 1}, {15, 2}}}}
+	for name, tc := range map[string]struct {
+		committed progress
+		base      int64
+		done      []span
+		runs      int
+	}{
+		"nothing more":     {progress{log: 1, base: 3, done: []span{{8, 10}}}, 5, []span{{8, 10}, {12, 14}}, 2},
+		"up to a span":     {progress{log: 1, base: 8}, 10, []span{{12, 14}}, 1},
+		"between":          {progress{log: 1, base: 5, done: []span{{9, 13}, {16, 18}}}, 5, []span{{8, 14}, {16, 18}}, 2},
+		"from the base":    {progress{log: 1, base: 3, done: []span{{4, 7}}}, 7, []span{{8, 10}, {12, 14}}, 1},
+		"beyond the cut":   {progress{log: 1, base: 5, done: []span{{18, 25}, {30, 31}}}, 5, []span{{8, 10}, {12, 14}, {18, 20}}, 2},
+		"all, and beyond":  {progress{log: 1, base: 30}, 20, nil, 0},
+		"of another log":   {progress{log: 2, base: 9}, 5, []span{{8, 10}, {12, 14}}, 2},
+		"of nobody's":      {progress{base: 9}, 5, []span{{8, 10}, {12, 14}}, 2},
+		"there is no more": {progress{log: 1, base: -1}, 5, []span{{8, 10}, {12, 14}}, 2},
+	} {
+		p := c.with(tc.committed)
+		if p.base != tc.base || !slices.Equal(p.done, tc.done) || len(p.runs) != tc.runs || p.log != 1 {
+			t.Errorf("%s: %+v, want base %d, done %v, %d runs", name, p, tc.base, tc.done, tc.runs)
+		}
+	}
+	if len(c.runs) != 2 || c.base != 5 {
+		t.Errorf("it is changed: %+v", c.progress)
 	}
 }

@@ -435,9 +435,38 @@ type cutOff struct {
 	error
 	progress
 	epoch int32
+	at    int64 // where it was cut off
 }
 
 func (c *cutOff) Unwrap() error { return c.error }
+
+// with is its progress, and what else is committed as finished below the cut: a transaction that was under way may have come to
+// its end since.
+func (c *cutOff) with(committed progress) progress {
+	p := c.progress
+	if committed.log != p.log || p.log == 0 {
+		return p
+	}
+	p.base = max(p.base, min(committed.base, c.at))
+	spans := slices.Concat(p.done, committed.done)
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	p.done = nil
+	for _, s := range spans {
+		s.to = min(s.to, c.at)
+		last := len(p.done) - 1
+		switch {
+		case s.to <= s.from:
+		case s.from <= p.base:
+			p.base = max(p.base, s.to)
+		case last >= 0 && s.from <= p.done[last].to:
+			p.done[last].to = max(p.done[last].to, s.to)
+		default:
+			p.done = append(p.done, s)
+		}
+	}
+	p.runs = slices.DeleteFunc(slices.Clone(p.runs), func(r failedRuns) bool { return r.offset < p.base })
+	return p
+}
 
 // unfound says that a leader did not tell where the log begins and ends: it is asked again when the next fetch calls for that.
 func (x *flights) unfound(o outOfRange) {
@@ -459,7 +488,7 @@ func (x *flights) found(o outOfRange, first, end int64) (restart error) {
 	case p.pos >= first && o.cut():
 		left, gone := p.tr.cut(o.ends.offset)
 		why = &cutOff{fmt.Errorf("%s/%d: %w: cut off at offset %d, position %d, %d handled", p.topic, p.no, errCutOff, o.ends.offset,
-			p.pos, gone), left, o.ends.epoch}
+			p.pos, gone), left, o.ends.epoch, o.ends.offset}
 	case p.pos >= first && p.pos <= end: // a replica, or a leader that was new, did not have it yet
 		p.forgetEpoch() // of which a leader may have nothing any more, and then would give nothing
 		return nil

@@ -393,7 +393,10 @@ func (x *starter) resetAll(leader int32, bs []*start) (left []*start, err error)
 	var found []*start
 	for _, b := range bs {
 		if c := (*cutOff)(nil); errors.As(b.reset, &c) && c.log == b.id.log() {
-			b.progress, b.epoch = c.progress, c.epoch
+			committed := b.progress
+			if b.progress, b.epoch = c.progress, c.epoch; x.txn != nil {
+				b.progress = c.with(committed)
+			}
 			found = append(found, b)
 			continue
 		}
