@@ -26,6 +26,8 @@ type journal struct {
 	run   string // this replay; empty: only reading
 	n     int    // records of this run, to name them
 	at    int64  // the place of the last record that was read; -1: none
+	mine  string // the id of the last record that this replay has stored
+	seen  bool   // that one was read
 	self  string // the journal's own log
 	limit time.Duration
 	bad   *Unreadable
@@ -75,6 +77,7 @@ func (j *journal) load(ctx context.Context) (*marks, error) {
 
 func (j *journal) read(m *broker.Message, known *marks) error {
 	j.at = max(j.at, m.Offset)
+	j.seen = j.seen || j.mine != "" && storedID(m) == j.mine
 	r, err := decodeRecord(m.Value)
 	if err != nil {
 		j.bad.add(broker.Place{Partition: m.Partition, Offset: m.Offset}, err)
@@ -93,7 +96,8 @@ func (j *journal) append(ctx context.Context, r record) error {
 		return err
 	}
 	j.n++
-	o := broker.Outgoing{Topic: j.topic, Value: b, ID: fmt.Sprintf("%s/%d", j.run, j.n)}
+	j.mine, j.seen = fmt.Sprintf("%s/%d", j.run, j.n), false
+	o := broker.Outgoing{Topic: j.topic, Value: b, ID: j.mine}
 	sent := confirm(ctx, j.pub, []broker.Outgoing{o})
 	if err := sent[0].err; err != nil {
 		return fmt.Errorf("writing the journal of replays, %s: %w", j.topic, err)
@@ -107,16 +111,28 @@ func (j *journal) append(ctx context.Context, r record) error {
 // Two replays at a time: A writes down that it begins a batch, B begins its run, A looks here and sees B, so A publishes nothing
 // of that batch. Or B begins after A has looked: then B finds A's batch in the journal, begun and not confirmed, and treats it as
 // a stopped one, which waits (Config.Settle) and looks for it in its topic.
+//
+// That holds only if A sees all that is stored before its own record. A broker that was the journal's leader and does not know
+// yet that it is no more, or one that has just become it, may show less: A looks again until its own record is there.
 func (j *journal) taken(ctx context.Context, known *marks) error {
-	done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic, Offset: j.at + 1},
-		func(m *broker.Message) error { return j.read(m, known) })
-	switch {
-	case err != nil:
-		return fmt.Errorf("reading the journal of replays, %s: %w", j.topic, err)
-	case done.Log != j.self:
-		return fmt.Errorf("the journal of replays, %s, was deleted meanwhile", j.topic)
-	case known.run != j.run:
-		return fmt.Errorf("%w (%s)", ErrTaken, known.run)
+	for end := time.Now().Add(j.limit); ; {
+		done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic, Offset: j.at + 1},
+			func(m *broker.Message) error { return j.read(m, known) })
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading the journal of replays, %s: %w", j.topic, err)
+		case done.Log != j.self:
+			return fmt.Errorf("the journal of replays, %s, was deleted meanwhile", j.topic)
+		case known.run != j.run:
+			return fmt.Errorf("%w (%s)", ErrTaken, known.run)
+		case j.seen:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("reading the journal of replays, %s: what was just written is not there, so the broker shows an older state",
+				j.topic)
+		}
+		if err := sleep(ctx, confirmPause); err != nil {
+			return err
+		}
 	}
-	return nil
 }

@@ -1,0 +1,155 @@
+package deadletters_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
+	"github.com/longshoremq/longshore/deadletters"
+)
+
+var journalTopic = deadletters.JournalTopic("dead")
+
+// A watched publisher tells before and after each record of the journal which step it is, and the how manieth of them. The ids of
+// what is published are for readers only: the broker drops nothing by them.
+type watched struct {
+	broker.Publisher
+	before, after func(step string, n int)
+	n             map[string]int
+}
+
+func (p *watched) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	ms = slices.Clone(ms)
+	for i := range ms {
+		ms[i].Headers = append(slices.Clone(ms[i].Headers), broker.Header{Key: broker.HeaderID, Value: []byte(ms[i].ID)})
+		ms[i].ID = ""
+	}
+	if ms[0].Topic != journalTopic {
+		return p.Publisher.Publish(ctx, ms)
+	}
+	var r struct{ Step string }
+	if err := json.Unmarshal(ms[0].Value, &r); err != nil {
+		return err
+	}
+	if p.n == nil {
+		p.n = map[string]int{}
+	}
+	p.n[r.Step]++
+	if p.before != nil {
+		p.before(r.Step, p.n[r.Step])
+	}
+	err := p.Publisher.Publish(ctx, ms)
+	if p.after != nil {
+		p.after(r.Step, p.n[r.Step])
+	}
+	return err
+}
+
+const frozenLetters = 15
+
+// withLetters is a broker with dead letters, all of them from orders.
+func withLetters(t *testing.T) *membroker.Broker {
+	t.Helper()
+	b := membroker.New(membroker.Config{Topics: map[string]int{"orders": 2, "dead": 3}})
+	for n := range frozenLetters {
+		err := b.Produce(broker.Outgoing{Topic: "dead", Key: fmt.Append(nil, n), Value: fmt.Append(nil, n),
+			Headers: []broker.Header{{Key: broker.HeaderOriginalTopic, Value: []byte("orders")}}, ID: fmt.Sprint(n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func replayAll(t *testing.T, s deadletters.Store, p broker.Publisher, batch int) (deadletters.Summary, error) {
+	t.Helper()
+	l, err := deadletters.New(deadletters.Config{Topic: "dead", Store: s, Publisher: p})
+	if err != nil {
+		t.Error(err)
+		return deadletters.Summary{}, err
+	}
+	return l.Replay(t.Context(), deadletters.Replay{Batch: batch, Allow: func(string) bool { return true }})
+}
+
+// wantEachOnce wants each letter published once, and none named as perhaps there twice.
+func wantEachOnce(t *testing.T, b *membroker.Broker) {
+	t.Helper()
+	copies := map[string]int{}
+	_, err := b.LogView().Scan(t.Context(), broker.Scan{Topic: "orders"},
+		func(m *broker.Message) error { copies[string(m.Value)]++; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := deadletters.New(deadletters.Config{Topic: "dead", Store: b.LogView()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = l.List(t.Context(), deadletters.Filter{}, func(x *deadletters.Letter) error {
+		if n := copies[string(x.Message.Value)]; n != 1 || x.State != deadletters.Replayed || x.PerhapsTwice {
+			t.Errorf("letter %s is there %d times; %s, perhaps twice: %v", x.Message.Value, n, x.State, x.PerhapsTwice)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A stale store shows of the journal what it had at a moment, as a broker does that does not know yet that another one leads it.
+type stale struct {
+	*membroker.LogView
+	end   int64 // of what it shows
+	until time.Time
+}
+
+func (s *stale) Scan(ctx context.Context, q broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
+	return s.LogView.Scan(ctx, q, func(m *broker.Message) error {
+		if q.Topic == journalTopic && m.Offset >= s.end && time.Now().Before(s.until) {
+			return broker.ErrStopScan
+		}
+		return each(m)
+	})
+}
+
+// A replay that is frozen before it begins a batch finds, when it goes on, a broker that shows the journal as it was: it
+// publishes nothing, since another one may have begun meanwhile.
+func TestFrozenReplaySeesAnOlderJournal(t *testing.T) {
+	for name, c := range map[string]struct {
+		lasts time.Duration
+		taken bool
+	}{
+		"for good": {time.Hour, false}, "for a while": {10 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := withLetters(t)
+				store := &stale{LogView: b.LogView()}
+				first := &watched{Publisher: b.Publisher(), before: func(step string, n int) {
+					if step != "begin" || n != 2 {
+						return
+					}
+					if _, err := b.LogView().Scan(t.Context(), broker.Scan{Topic: journalTopic},
+						func(m *broker.Message) error { store.end = m.Offset + 1; return nil }); err != nil {
+						t.Error(err)
+					}
+					if sum, err := replayAll(t, b.LogView(), &watched{Publisher: b.Publisher()}, 100); err != nil || sum.Replayed != 10 {
+						t.Errorf("the other one: %+v %v", sum, err)
+					}
+					store.until = time.Now().Add(c.lasts)
+				}}
+				sum, err := replayAll(t, store, first, 5)
+				if err == nil || sum.Replayed != 5 || errors.Is(err, deadletters.ErrTaken) != c.taken {
+					t.Errorf("%+v %v", sum, err)
+				}
+				wantEachOnce(t, b)
+			})
+		})
+	}
+}
