@@ -1,11 +1,13 @@
 package deadletters_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,4 +154,37 @@ func TestFrozenReplaySeesAnOlderJournal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The record with which a replay began is stored once more, late, since its first publish was not confirmed and was tried again.
+// That does not make it the one that began last: it would go on with what another one has published.
+func TestFrozenReplayIsNotBegunByACopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := withLetters(t)
+		var other deadletters.Summary
+		first := &watched{Publisher: b.Publisher(), before: func(step string, n int) {
+			if step != "begin" || n != 2 {
+				return
+			}
+			var err error
+			if other, err = replayAll(t, b.LogView(), &watched{Publisher: b.Publisher()}, 100); err != nil || other.Replayed != 10 {
+				t.Errorf("the other one: %+v %v", other, err)
+			}
+			var run broker.Outgoing
+			if _, err := b.LogView().Scan(t.Context(), broker.Scan{Topic: journalTopic}, func(m *broker.Message) error {
+				run = broker.Outgoing{Topic: journalTopic, Value: bytes.Clone(m.Value)}
+				return broker.ErrStopScan
+			}); err != nil {
+				t.Error(err)
+			}
+			if err := b.Produce(run); err != nil {
+				t.Error(err)
+			}
+		}}
+		sum, err := replayAll(t, b.LogView(), first, 5)
+		if sum.Replayed != 5 || !errors.Is(err, deadletters.ErrTaken) || !strings.Contains(fmt.Sprint(err), other.Run) {
+			t.Errorf("%+v %v, want it taken by %s", sum, err, other.Run)
+		}
+		wantEachOnce(t, b)
+	})
 }

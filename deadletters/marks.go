@@ -35,7 +35,7 @@ type marks struct {
 	// again are replays with Again that did not get to their end, and those that went on with them: what they have replayed is not
 	// replayed again.
 	again map[string]bool
-	// who has begun each replay, where it says so.
+	// who has begun each replay; empty: it does not say.
 	who map[string]string
 }
 
@@ -65,17 +65,16 @@ func newMarks(log string) *marks {
 // add takes the next record of the journal in. Records come in the order in which they were stored; one may come twice. An error:
 // there are too many.
 func (m *marks) add(r record) error {
-	if r.Step == stepRun {
-		m.run = r.Run
+	_, began := m.who[r.Run]
+	begins := r.Step == stepRun && !began // else it is a copy, stored late: no replay begins twice
+	if begins {
+		m.run, m.who[r.Run] = r.Run, r.By
 	}
 	if r.Log != m.log { // of a topic that was deleted and made again
-		return nil
-	}
-	if r.Step == stepRun && r.By != "" {
-		m.who[r.Run] = r.By
+		return m.full()
 	}
 	switch {
-	case r.Step == stepRun && r.Again:
+	case begins && r.Again:
 		m.again[r.Run] = true
 	case r.Step == stepEnd:
 		clear(m.again)
@@ -92,6 +91,11 @@ func (m *marks) add(r record) error {
 			m.change(partition, from, end, func(was mark) mark { was.twice = true; return was })
 		})
 	}
+	return m.full()
+}
+
+// full is an error where the journal says more than is kept.
+func (m *marks) full() error {
 	if m.n+len(m.again)+len(m.who) > maxStretches {
 		return fmt.Errorf("it speaks of more than %d stretches of letters, which is more than is kept in memory. Purge the dead "+
 			"letters and delete it, or, if somebody else has written to it, "+
