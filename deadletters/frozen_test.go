@@ -188,3 +188,57 @@ func TestFrozenReplayIsNotBegunByACopy(t *testing.T) {
 		wantEachOnce(t, b)
 	})
 }
+
+// A replay is frozen before it writes down that it begins a batch, and another one takes over. When it goes on it writes that
+// down behind the other one's records, sees them, and publishes nothing: its letters are there once, and none is named.
+func TestFrozenReplayBeginsInVain(t *testing.T) {
+	for _, when := range []string{"run", "begin", "done"} { // of the other one
+		for _, killed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("after %s, killed %v", when, killed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := withLetters(t)
+					frozen, thaw, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+					first := &watched{Publisher: b.Publisher(), before: func(step string, n int) {
+						switch {
+						case step == "begin" && n == 2:
+							close(frozen)
+							<-thaw
+						case step == "undone" && killed:
+							panic(errGone)
+						}
+					}}
+					go func() {
+						defer close(ended)
+						defer func() {
+							if p := recover(); p != nil && p != errGone {
+								panic(p)
+							}
+						}()
+						if sum, err := replayAll(t, b.LogView(), first, 5); sum.Replayed != 5 || !errors.Is(err, deadletters.ErrTaken) {
+							t.Errorf("the frozen one: %+v %v", sum, err)
+						}
+					}()
+					<-frozen
+					other := &watched{Publisher: b.Publisher(), after: func(step string, _ int) {
+						if step == when {
+							close(thaw)
+							<-ended
+						}
+					}}
+					sum, err := replayAll(t, b.LogView(), other, 100)
+					if err != nil || sum.Replayed != 10 || len(sum.PerhapsTwice)+len(sum.Found)+len(sum.Absent) != 0 {
+						t.Errorf("the other one: %+v %v", sum, err)
+					}
+					wantEachOnce(t, b)
+					sum, err = replayAll(t, b.LogView(), &watched{Publisher: b.Publisher()}, 100)
+					if err != nil || sum.Before != frozenLetters || len(sum.PerhapsTwice)+len(sum.Found)+len(sum.Absent) != 0 {
+						t.Errorf("the next one: %+v %v", sum, err)
+					}
+					wantEachOnce(t, b)
+				})
+			})
+		}
+	}
+}
+
+var errGone = errors.New("killed")

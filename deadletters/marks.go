@@ -79,6 +79,12 @@ func (m *marks) add(r record) error {
 	case r.Step == stepEnd:
 		clear(m.again)
 	}
+	if r.Step == stepBegin && began && r.Run != m.run {
+		// Another replay had begun by then. Between this record and its publish it has looked at the journal, up to this record at
+		// least, so it has seen that, and has ended (journal.taken). Whether it lived to write down that it published nothing does
+		// not matter. Where it tried the record again, what counts is the copy before the other one's.
+		return m.full()
+	}
 	of := cmp.Or(r.Of, r.Run)
 	for to, s := range r.Letters {
 		now := &stroke{run: r.Run, of: of, suffix: r.Suffix, to: to, at: r.At, handled: r.Handled, edited: r.Edited}
