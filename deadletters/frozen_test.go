@@ -2,6 +2,7 @@ package deadletters_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -242,3 +243,107 @@ func TestFrozenReplayBeginsInVain(t *testing.T) {
 }
 
 var errGone = errors.New("killed")
+
+// A late publisher freezes before its second publish of letters, and goes on with it when it is told to.
+type late struct {
+	broker.Publisher
+	frozen, thaw, stored chan struct{}
+	deaf                 bool // and nobody hears whether that was stored
+	n                    int
+}
+
+func (p *late) Publish(ctx context.Context, ms []broker.Outgoing) error {
+	if ms[0].Topic == journalTopic {
+		return p.Publisher.Publish(ctx, ms)
+	}
+	if p.n++; p.n != 2 {
+		return p.Publisher.Publish(ctx, ms)
+	}
+	close(p.frozen)
+	<-p.thaw
+	err := p.Publisher.Publish(context.WithoutCancel(ctx), ms)
+	close(p.stored)
+	if p.deaf {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+// A replay is frozen after it has looked and before it publishes. The other one does not find its letters, and publishes them,
+// too, edited or again. They are there twice, whichever of the two says first that it is done, and that is named.
+func TestFrozenReplayPublishesLate(t *testing.T) {
+	const batch = 5
+	edit := func(o *broker.Outgoing) error { o.Key = []byte("edited"); return nil }
+	for name, other := range map[string]deadletters.Replay{"as it is": {}, "edited": {Edit: edit}, "again": {Again: true}} {
+		for _, when := range []string{"begin", "done", "end"} { // before which record of the other one it goes on
+			for _, deaf := range []bool{false} {
+				t.Run(fmt.Sprintf("%s, before %s, deaf %v", name, when, deaf), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						b := withLetters(t)
+						first := &late{&watched{Publisher: b.Publisher()}, make(chan struct{}), make(chan struct{}), make(chan struct{}), deaf, 0}
+						ended := make(chan deadletters.Summary)
+						go func() {
+							sum, err := replayAll(t, b.LogView(), first, batch)
+							if err == nil {
+								t.Errorf("the frozen one: %+v", sum)
+							}
+							ended <- sum
+						}()
+						<-first.frozen
+						var slow deadletters.Summary
+						goOn := func() {
+							close(first.thaw)
+							if <-first.stored; !deaf {
+								slow = <-ended
+							}
+						}
+						p := &watched{Publisher: b.Publisher(), before: func(step string, _ int) {
+							if step == when {
+								goOn()
+							}
+						}}
+						l, err := deadletters.New(deadletters.Config{Topic: "dead", Store: b.LogView(), Publisher: p})
+						if err != nil {
+							t.Fatal(err)
+						}
+						o := other
+						o.Batch, o.Allow = 100, func(string) bool { return true }
+						fast, err := l.Replay(t.Context(), o)
+						if err != nil || len(fast.Absent) != batch {
+							t.Errorf("the other one: %+v %v", fast, err)
+						}
+						if p.n[when] == 0 {
+							goOn()
+						}
+						if deaf {
+							slow = <-ended
+						}
+						var named []broker.Place
+						if err := l.List(t.Context(), deadletters.Filter{}, func(x *deadletters.Letter) error {
+							if x.PerhapsTwice {
+								named = append(named, x.Place)
+							}
+							return nil
+						}); err != nil {
+							t.Fatal(err)
+						}
+						slices.SortFunc(fast.Absent, inOrder)
+						if !slices.Equal(named, fast.Absent) {
+							t.Errorf("named are %v, want %v", named, fast.Absent)
+						}
+						told := slices.Concat(slow.PerhapsTwice, fast.PerhapsTwice)
+						slices.SortFunc(told, inOrder)
+						if !slices.Equal(slices.Compact(told), fast.Absent) {
+							t.Errorf("the summaries name %v and %v, want %v", slow.PerhapsTwice, fast.PerhapsTwice, fast.Absent)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+func inOrder(a, b broker.Place) int {
+	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+}

@@ -43,16 +43,20 @@ func guard(f func() error) (err error) {
 }
 
 func (r *replay) handled(ctx context.Context, batch []pendingReplay, errs []error) error {
-	var done, undone []pendingReplay
+	var done, undone, twice []pendingReplay
 	for i, err := range errs {
 		if err == nil {
 			done = append(done, batch[i])
+			if batch[i].late {
+				twice = append(twice, batch[i])
+				r.sum.twice(batch[i].letter.Place)
+			}
 			continue
 		}
 		undone = append(undone, batch[i])
 		r.sum.refuse(batch[i].letter.Place, err)
 	}
-	if err := errors.Join(r.write(ctx, stepDone, done), r.write(ctx, stepUndone, undone)); err != nil {
+	if err := errors.Join(r.write(ctx, stepDone, done, twice...), r.write(ctx, stepUndone, undone)); err != nil {
 		return err
 	}
 	r.last = done

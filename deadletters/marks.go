@@ -15,6 +15,8 @@ type mark struct {
 	open *stroke // a replay that was begun and neither confirmed nor undone
 	// twice: it was perhaps published twice.
 	twice bool
+	// late: while it was open another replay said that it had published it.
+	late bool
 }
 
 // A stroke is what is kept of a record.
@@ -111,22 +113,25 @@ func (m *marks) full() error {
 }
 
 // next is what a record makes of a mark. A replay that lives may be so slow that another one did not find what it has on its way,
-// and published it, too: then both say that it is done. A replay with Again, whose ids have a suffix, means to do so.
+// and published it, too: then both say that it is done. A replay with Again, whose ids have a suffix, means to do so, with what
+// was done before it began the letter.
 func (was mark) next(step string, now *stroke) mark {
 	ours := was.open != nil && was.open.run == now.of
 	other := was.done != nil && was.done.of != now.of // has published it
 	switch {
 	case step == stepBegin:
 		was.twice = was.twice || was.open != nil && was.open.run != now.run // begun again though nobody knows what became of it
+		was.late = was.late && was.open != nil && was.open.run == now.run   // else it is no copy of the record
 		was.open = now
 	case step == stepDone && ours:
-		was.twice = was.twice || other && now.suffix == ""
-		was.done, was.open = now, nil
+		was.twice = was.twice || other && (now.suffix == "" || was.late)
+		was.done, was.open, was.late = now, nil, false
 	case step == stepDone: // another replay has begun it meanwhile, or undone it
 		was.twice = was.twice || other
+		was.late = was.open != nil && (was.late || was.done == nil || other)
 		was.done = now
 	case step == stepUndone && ours:
-		was.open = nil
+		was.open, was.late = nil, false
 	}
 	return was
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -131,6 +130,9 @@ type pendingReplay struct {
 	letter *Letter
 	to     string
 	out    broker.Outgoing
+	was    *stroke // its replay before, when it was chosen
+	// late: when it was begun, another replay had said meanwhile that it had published it.
+	late bool
 }
 
 // Replay replays the letters that o chooses, as of when it began. It blocks until that is done, ctx ends (what is on its way is
@@ -221,7 +223,7 @@ func (r *replay) run(ctx context.Context) error {
 func (r *replay) taken(ctx context.Context) error {
 	err := r.j.taken(ctx, r.known)
 	for _, x := range r.last {
-		if p := x.letter.Place; r.known.of(p).twice && !slices.Contains(r.sum.PerhapsTwice, p) {
+		if p := x.letter.Place; r.known.of(p).twice {
 			r.sum.twice(p)
 		}
 	}
@@ -274,7 +276,7 @@ func (r *replay) take(ctx context.Context, x *Letter) error {
 		r.sum.Replayed++
 		return nil
 	}
-	r.batch = append(r.batch, pendingReplay{x, to, out})
+	r.batch = append(r.batch, pendingReplay{letter: x, to: to, out: out, was: r.known.of(x.Place).done})
 	if r.bytes += len(out.Value) + len(out.Key); len(r.batch) < r.o.Batch && r.bytes < batchBytes {
 		return nil
 	}
@@ -330,7 +332,10 @@ func (r *replay) flush(ctx context.Context) error {
 	if err := r.taken(ctx); err != nil {
 		return errors.Join(err, r.write(ctx, stepUndone, batch))
 	}
-	for _, x := range batch {
+	for i := range batch {
+		x := &batch[i]
+		now := r.known.of(x.letter.Place).done
+		x.late = now != nil && now.of != r.j.run && (x.was == nil || x.was.of != now.of)
 		if x.letter.State == Uncertain { // resolve could not find out
 			r.sum.twice(x.letter.Place)
 		}
@@ -388,7 +393,7 @@ func (r *replay) published(ctx context.Context, batch []pendingReplay, sent []se
 		switch {
 		case s.err == nil:
 			done = append(done, batch[i])
-			if s.twice {
+			if s.twice || batch[i].late {
 				twice = append(twice, batch[i])
 				r.sum.twice(batch[i].letter.Place)
 			}

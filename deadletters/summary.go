@@ -1,6 +1,10 @@
 package deadletters
 
-import "github.com/longshoremq/longshore/broker"
+import (
+	"slices"
+
+	"github.com/longshoremq/longshore/broker"
+)
 
 // A Refusal is a letter that was not replayed, and why.
 type Refusal struct {
@@ -43,7 +47,7 @@ func (s *Summary) refuse(p broker.Place, err error) {
 }
 
 func (s *Summary) twice(p broker.Place) {
-	if len(s.PerhapsTwice) < maxList {
+	if len(s.PerhapsTwice) < maxList && !slices.Contains(s.PerhapsTwice, p) {
 		s.PerhapsTwice = append(s.PerhapsTwice, p)
 	}
 }
