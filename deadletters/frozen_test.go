@@ -277,7 +277,7 @@ func TestFrozenReplayPublishesLate(t *testing.T) {
 	edit := func(o *broker.Outgoing) error { o.Key = []byte("edited"); return nil }
 	for name, other := range map[string]deadletters.Replay{"as it is": {}, "edited": {Edit: edit}, "again": {Again: true}} {
 		for _, when := range []string{"begin", "done", "end"} { // before which record of the other one it goes on
-			for _, deaf := range []bool{false} {
+			for _, deaf := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, before %s, deaf %v", name, when, deaf), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						b := withLetters(t)

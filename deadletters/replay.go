@@ -386,8 +386,7 @@ func (r *replay) publish(ctx context.Context, batch []pendingReplay) []sending {
 
 // published writes down what became of a batch. What is neither confirmed nor refused stays begun, and the replay ends.
 func (r *replay) published(ctx context.Context, batch []pendingReplay, sent []sending) error {
-	var done, undone, twice []pendingReplay
-	var unknown int
+	var done, undone, unknown, twice []pendingReplay
 	var why error
 	for i, s := range sent {
 		switch {
@@ -401,7 +400,7 @@ func (r *replay) published(ctx context.Context, batch []pendingReplay, sent []se
 			undone = append(undone, batch[i])
 			r.sum.refuse(batch[i].letter.Place, s.err)
 		default:
-			unknown, why = unknown+1, s.err
+			unknown, why = append(unknown, batch[i]), s.err
 		}
 	}
 	if err := errors.Join(r.write(ctx, stepDone, done, twice...), r.write(ctx, stepUndone, undone)); err != nil {
@@ -411,8 +410,33 @@ func (r *replay) published(ctx context.Context, batch []pendingReplay, sent []se
 	r.sum.Replayed += int64(len(done))
 	r.sum.Refused += int64(len(undone))
 	r.progress(len(done) + len(undone))
-	if unknown > 0 {
-		return fmt.Errorf("%d letters were not confirmed; the next replay finds out whether they were stored: %w", unknown, why)
+	if len(unknown) > 0 {
+		return r.unconfirmed(ctx, unknown, why)
 	}
 	return nil
+}
+
+// unconfirmed is what ends a replay: letters of which it does not know whether they were stored. Another replay that has begun
+// meanwhile may have looked for them, in vain. Then nobody does so again, and they may have been stored since: they are named.
+func (r *replay) unconfirmed(ctx context.Context, letters []pendingReplay, why error) error {
+	err := fmt.Errorf("%d letters were not confirmed; the next replay finds out whether they were stored: %w", len(letters), why)
+	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.l.cfg.ConfirmTimeout)
+	defer cancel()
+	taken := r.taken(look)
+	if errors.Is(taken, ErrTaken) { // else it is well, or the broker cannot be reached for this either
+		err = fmt.Errorf("%d letters were not confirmed: %w; %w", len(letters), why, taken)
+	}
+	var twice []pendingReplay
+	for _, x := range letters {
+		k := r.known.of(x.letter.Place)
+		looked := (k.open == nil || k.open.run != r.j.run) && (k.done == nil || k.done.of != r.j.run)
+		if x.late || looked {
+			twice = append(twice, x)
+			r.sum.twice(x.letter.Place)
+		}
+	}
+	if len(twice) == 0 {
+		return err
+	}
+	return errors.Join(err, r.j.append(ctx, record{Step: stepUndone, Twice: byDestination(twice)}))
 }
