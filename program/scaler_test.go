@@ -87,12 +87,14 @@ var perMinute = replicas.Settings{PerReplica: 100, Drain: time.Minute}
 // TestScalerAnswersKEDA: each call, and what it says of what it does not know.
 func TestScalerAnswersKEDA(t *testing.T) {
 	t.Parallel()
-	targets := fakeTargets("orders", "mails", "away", "out", "outside", "limited", "alone")
+	targets := fakeTargets("orders", "mails", "away", "out", "outside", "limited", "alone", "paused", "halted")
 	c := serveScaler(t, targets, perMinute)
 	targets["out"].saw(replicas.Figures{Known: true, In: 500, Members: 2, Open: true}, nil)
 	targets["outside"].saw(replicas.Figures{Known: true, In: 500, Members: -1, Open: true}, nil)
 	targets["limited"].saw(replicas.Figures{Known: true, In: 500, Members: 2, Limited: true}, nil)
 	targets["alone"].saw(replicas.Figures{Known: true, In: 500, Members: -1, Limited: true}, nil)
+	targets["paused"].saw(replicas.Figures{Known: true, In: 500, Each: 100, Members: 2, Paused: true}, nil)
+	targets["halted"].saw(replicas.Figures{Known: true, In: 500, Each: 100, Members: -1, Paused: true}, nil)
 	targets["orders"].saw(replicas.Figures{Known: true, In: 160, Members: -1}, nil)
 	targets["mails"].saw(replicas.Figures{Known: true, Members: -1}, nil)
 	targets["away"].saw(replicas.Figures{Known: true, In: 500, Members: -1}, errors.New("no leader"))
@@ -110,6 +112,8 @@ func TestScalerAnswersKEDA(t *testing.T) {
 		"and how many, is unknown":  {ref("consumer", "outside"), false, 0, 0, codes.Unavailable},
 		"at a limit that is shared": {ref("consumer", "limited"), true, 2, 2, codes.OK},
 		"and how many, nobody says": {ref("consumer", "alone"), false, 0, 0, codes.Unavailable},
+		"one is paused":             {ref("consumer", "paused"), true, 2, 2, codes.OK},
+		"and of how many, unknown":  {ref("consumer", "halted"), false, 0, 0, codes.Unavailable},
 		"unknown":                   {ref("consumer", "away"), false, 0, 0, codes.Unavailable},
 		"no consumer":               {ref("consumer", "order"), false, 0, 0, codes.NotFound},
 		"which one":                 {ref(), false, 0, 0, codes.NotFound},
@@ -144,7 +148,7 @@ func TestScalerAnswersKEDA(t *testing.T) {
 		}
 	}
 	if _, err := c.IsActive(t.Context(), ref("consumer", "order")); !strings.Contains(status.Convert(err).Message(),
-		"alone, away, limited, mails, orders, out, outside") {
+		"alone, away, halted, limited, mails, orders, out, outside, paused") {
 		t.Errorf("who does not know the name is not told of those that are there: %v", err)
 	}
 }

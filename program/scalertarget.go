@@ -152,6 +152,9 @@ var errOpen = errors.New("a circuit breaker is open: what more processes would d
 // errLimited is the same.
 var errLimited = errors.New("a limit that processes share is used up: how many there are is not known")
 
+// errPaused is the same.
+var errPaused = errors.New("a process was paused, so the number is to stay: how many there are is not known")
+
 // errTooEarly is of a scaler that has begun just now.
 var errTooEarly = errors.New("not known yet: there was no second look at the broker")
 
@@ -167,6 +170,8 @@ func (t *scalerTarget) answer(ctx context.Context, s replicas.Settings) (replica
 			return replicas.Answer{}, f, errOpen
 		case f.Limited && f.Members < 0:
 			return replicas.Answer{}, f, errLimited
+		case f.Paused && f.Members < 0:
+			return replicas.Answer{}, f, errPaused
 		case f.Known || f.Missing:
 			return replicas.Need(f, s), f, nil
 		}
