@@ -19,7 +19,9 @@ type handoff[T any] struct {
 
 // fits is how many T's can be let into a class at once: as many as idle workers have not been meant for one that waits (see put),
 // and as many as may wait.
-func (h *handoff[T]) fits(class int) int { return max(0, len(h.crew.idle)-h.queue.items) + h.queue.room(class) }
+func (h *handoff[T]) fits(class int) int {
+	return max(0, len(h.crew.idle)-h.queue.items) + h.queue.room(class)
+}
 
 // put gives x to an idle worker or the queue, whatever the bound.
 func (h *handoff[T]) put(class int, x item[T]) *Worker[T] {
