@@ -29,6 +29,15 @@ func (e *deferError) Error() string { return "deferred" }
 // to be a Defer or a Skip.
 func IsDeferred(err error) bool { return deferOf(err) != nil }
 
+// DeferDelay is for how long a handler's error puts its message off, for who calls handlers without a consumer. 0: it is no
+// Defer, or one that has something to wake the message, as that of a limit.
+func DeferDelay(err error) time.Duration {
+	if e := deferOf(err); e != nil && e.until == nil {
+		return e.wait
+	}
+	return 0
+}
+
 // deferOf is the Defer that err is, the first of several; nil: it is none. Put off for the sake of one part, a message of which
 // another part failed would come again and again, with no attempt and nothing told.
 func deferOf(err error) *deferError { return wholly[*deferError](err, IsSkip) }

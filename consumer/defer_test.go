@@ -84,3 +84,22 @@ func TestDeferJoined(t *testing.T) {
 		})
 	}
 }
+
+func TestDeferDelay(t *testing.T) {
+	wakes := func(func() bool) {}
+	for name, c := range map[string]struct {
+		err  error
+		want time.Duration
+	}{
+		"none":                {errors.New("x"), 0},
+		"wrapped":             {fmt.Errorf("outer: %w", consumer.Defer(time.Minute, nil)), time.Minute},
+		"for no time":         {consumer.Defer(0, nil), time.Millisecond},
+		"woken":               {consumer.Defer(time.Minute, wakes), 0},
+		"joined with a Skip":  {errors.Join(consumer.Skip("x"), consumer.Defer(time.Minute, nil)), time.Minute},
+		"joined with a fault": {errors.Join(errors.New("x"), consumer.Defer(time.Minute, nil)), 0},
+	} {
+		if got := consumer.DeferDelay(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package program
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -23,22 +25,34 @@ func newTurns(run context.Context, m *member, timeout time.Duration) turns {
 	return turns{run, over, timeout, m.handler}
 }
 
-// turnPause is between two calls for a letter that waits for a limit.
-const turnPause = 20 * time.Millisecond
+const (
+	// turnPause is between two calls for a letter that waits for a limit.
+	turnPause = 20 * time.Millisecond
+	// putOffMost is for how long a letter is put off, all told, by what is no limit.
+	putOffMost = time.Second
+)
 
 // handle calls the handler, again while a limit defers it: here nobody but the caller waits. A letter that waits is not being
 // handled: its timeout begins with its call, and when run ends it stays as it was.
+//
+// A limit's turn comes. What else puts a letter off, as the circuit breaker whose probe it was or the handler itself, may do so
+// for ever, before all letters behind it: beyond putOffMost it has failed.
 func (t turns) handle(ctx context.Context, m *broker.Message) error {
-	for t.run.Err() == nil {
-		if err := t.call(ctx, m); !consumer.IsDeferred(err) {
-			if consumer.IsSkip(err) {
-				return nil
-			}
+	for left := putOffMost; t.run.Err() == nil; {
+		err := t.call(ctx, m)
+		if consumer.IsSkip(err) {
+			return nil
+		}
+		if !consumer.IsDeferred(err) {
 			return err
+		}
+		wait := consumer.DeferDelay(err)
+		if left -= wait; left < 0 {
+			return fmt.Errorf("put off for %v, and a replay does not wait so long: %w", wait, err)
 		}
 		select {
 		case <-t.run.Done():
-		case <-time.After(turnPause):
+		case <-time.After(cmp.Or(wait, turnPause)):
 		}
 	}
 	return context.Cause(t.run)

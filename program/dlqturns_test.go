@@ -66,13 +66,85 @@ func TestStopEndsLetters(t *testing.T) {
 	}
 }
 
-// routesOf is the handler of a consumer as a replay has it, with a handler "waits", which waits for the end of its context.
+// A letter that is put off by anything but a limit has no place to wait here: it stays, and the others go on. Behind a circuit
+// breaker the one that was its probe was called again for ever.
+func TestLettersThatArePutOffStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings []string
+		letters  int // that fail; behind them are as many good ones
+		want     time.Duration
+	}{
+		"a failed probe": {[]string{"routes: [{handler: picky}]", "middleware: [{use: circuit_breaker}]"}, 12, time.Minute},
+		"a failed probe of a breaker that waits longer than a call may take": {[]string{"timeout: 3s", "routes: [{handler: picky}]",
+			"middleware: [{use: circuit_breaker}]"}, 12, time.Minute},
+		"a failed probe of a breaker that opens for a moment": {[]string{"routes: [{handler: picky}]",
+			"middleware: [{use: circuit_breaker, with: {open_for: 10ms}}]"}, 12, time.Minute},
+		"for 10 minutes": {[]string{"routes: [{handler: later, with: {wait: 10m}}]"}, 3, time.Second},
+		"for 300 ms":     {[]string{"routes: [{handler: later, with: {wait: 300ms}}]"}, 3, 10 * time.Second},
+		"for no time":    {[]string{"routes: [{handler: later, with: {wait: 0s}}]"}, 3, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer stop()
+				handle, begun := routesOf(t, ctx, c.settings...), time.Now()
+				for n := range 2 * c.letters {
+					value, good := "bad", n >= c.letters
+					if good {
+						value = "good"
+					}
+					err := handle(context.Background(), &broker.Message{Topic: "orders", Value: []byte(value)})
+					if (err == nil) != good || ctx.Err() != nil {
+						t.Fatalf("letter %d, %s, after %v: %v", n, value, time.Since(begun), err)
+					}
+				}
+				if took := time.Since(begun); took > c.want {
+					t.Errorf("it took %v, want at most %v", took, c.want)
+				}
+			})
+		})
+	}
+}
+
+// What asks for a moment, and not again and again, has it.
+func TestLettersWaitForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handle, begun := routesOf(t, t.Context(), "routes: [{handler: later, with: {wait: 300ms, times: 3}}]"), time.Now()
+		err := handle(t.Context(), &broker.Message{Topic: "orders", Value: []byte("bad")})
+		if took := time.Since(begun); err != nil || took != 900*time.Millisecond {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+// routesOf is the handler of a consumer as a replay has it, with handlers that wait for the end of their context (waits), fail
+// (picky) or put off (later) what is bad.
 func routesOf(t *testing.T, ctx context.Context, settings ...string) func(context.Context, *broker.Message) error {
 	t.Helper()
 	registry := handlers.NewRegistry()
 	err := errors.Join(registry.AddReadyMade(), registry.Register("waits", func(*handlers.Setup,
 		handlers.Options) (consumer.Handler, error) {
 		return func(ctx context.Context, _ *consumer.Message) error { <-ctx.Done(); return context.Cause(ctx) }, nil
+	}), registry.Register("picky", func(*handlers.Setup, handlers.Options) (consumer.Handler, error) {
+		return func(_ context.Context, m *consumer.Message) error {
+			if string(m.Value) == "bad" {
+				return errors.New("bad")
+			}
+			return nil
+		}, nil
+	}), registry.Register("later", func(_ *handlers.Setup, o handlers.Options) (consumer.Handler, error) {
+		c := struct {
+			Wait  time.Duration `yaml:"wait"`
+			Times int           `yaml:"times"`
+		}{Times: 1 << 30}
+		err := o.Decode(&c)
+		return func(_ context.Context, m *consumer.Message) error {
+			if string(m.Value) == "bad" && c.Times > 0 {
+				c.Times--
+				return consumer.Defer(c.Wait, nil)
+			}
+			return nil
+		}, err
 	}))
 	doc := config.Parse("c.yaml", []byte(`consumers:
   orders:
