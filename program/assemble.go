@@ -36,13 +36,21 @@ type assembly struct {
 	sends   *telemetry // spans and metrics, where they go anywhere
 	// halt ends the run with an error: a route whose policy is to stop.
 	halt context.CancelCauseFunc
+	// unopened: its handlers are called, and no source is opened, which could say what part of a shared limit is here.
+	unopened bool
 }
 
 // assemble makes everything; what is wrong is added to the document's findings. lines is the writer that log writes to; nil: not
 // known. halt may be called from the handlers, at any time.
 func assemble(doc *config.Document, parts Parts, log zerolog.Logger, lines io.Writer, halt context.CancelCauseFunc) *assembly {
-	a := &assembly{doc: doc, parts: parts, log: log, lines: lines, halt: halt, page: newPage(doc)}
-	registry, err := parts.metrics()
+	return assembled(&assembly{doc: doc, parts: parts, log: log, lines: lines, halt: halt})
+}
+
+// assembled is assemble with what else is to be known.
+func assembled(a *assembly) *assembly {
+	doc := a.doc
+	a.page = newPage(doc)
+	registry, err := a.parts.metrics()
 	if err != nil { // MainWith has looked at them
 		doc.Find("", "%v", err)
 	}
@@ -73,7 +81,7 @@ func assemble(doc *config.Document, parts Parts, log zerolog.Logger, lines io.Wr
 	if c := doc.File.Admin; c != nil {
 		cfg := admin.Config{
 			Listen: c.Listen, Token: c.Token.Reveal(), NoProgress: c.NoProgress, Targets: targets, Limits: changeable,
-			Breakers: breakers, Gatherer: registry, Logger: log, HideKeys: hidesPayloads(doc),
+			Breakers: breakers, Gatherer: registry, Logger: a.log, HideKeys: hidesPayloads(doc),
 		}
 		if a.page != nil {
 			cfg.Page = a.page

@@ -207,7 +207,8 @@ func (d *dlqReplay) routes(ctx context.Context, box *deadBox,
 	stderr io.Writer) (handle func(context.Context, *broker.Message) error, end func(), err error) {
 	ctx, halt := context.WithCancelCause(ctx)
 	lines := logWriter(box.doc.File.Log, stderr)
-	a := assemble(box.doc, d.parts, loggerTo(box.doc.File.Log, lines), lines, halt)
+	a := assembled(&assembly{doc: box.doc, parts: d.parts, log: loggerTo(box.doc.File.Log, lines), lines: lines, halt: halt,
+		unopened: true})
 	end = func() { halt(nil); _ = a.close() }
 	if err := box.doc.Err(); err != nil {
 		end()

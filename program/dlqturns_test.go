@@ -19,20 +19,37 @@ import (
 // A letter that waits for a limit is not being handled: the consumer's timeout begins with its call, and a stop does not wait for
 // its turn.
 func TestLettersWaitForLimits(t *testing.T) {
+	for name, with := range map[string]string{"its own": "per_second: 0.1", "shared": "per_second: 0.1, shared: true"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				handle := routesOf(t, ctx, "timeout: 1s", "routes: [{handler: log}]",
+					"middleware: [{use: rate_limit, with: {"+with+"}}]")
+				letter := &broker.Message{Topic: "orders", Value: []byte("x")}
+				for n := range 2 { // the second one has its turn in 10 s
+					if err := handle(context.Background(), letter); err != nil {
+						t.Errorf("letter %d: %v", n, err)
+					}
+				}
+				time.AfterFunc(100*time.Millisecond, stop)
+				begun := time.Now()
+				if err := handle(context.Background(), letter); !errors.Is(err, context.Canceled) || time.Since(begun) > time.Second {
+					t.Errorf("%v after a stop: %v", time.Since(begun), err)
+				}
+			})
+		})
+	}
+}
+
+// The calls that a replay may make are all its own, too.
+func TestLettersHaveTheWholeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		handle := routesOf(t, ctx, "timeout: 1s", "routes: [{handler: log}]",
-			"middleware: [{use: rate_limit, with: {per_second: 0.1}}]")
-		letter := &broker.Message{Topic: "orders", Value: []byte("x")}
-		for n := range 2 { // the second one has its turn in 10 s
-			if err := handle(context.Background(), letter); err != nil {
-				t.Errorf("letter %d: %v", n, err)
-			}
-		}
-		time.AfterFunc(100*time.Millisecond, stop)
-		begun := time.Now()
-		if err := handle(context.Background(), letter); !errors.Is(err, context.Canceled) || time.Since(begun) > time.Second {
-			t.Errorf("%v after a stop: %v", time.Since(begun), err)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		handle := routesOf(t, ctx, "routes: [{handler: log, middleware: [{use: concurrency_limit, with: {limit: 1, shared: true}}]}]")
+		if err := handle(context.Background(), &broker.Message{Topic: "orders", Value: []byte("x")}); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -38,9 +38,10 @@ func shares(c *config.Consumer) bool {
 	return slices.ContainsFunc(c.Routes, func(r config.Route) bool { return slices.ContainsFunc(r.Middleware, shared) })
 }
 
-// share has the limits of a consumer follow the sources that it reads, and finds what a source cannot tell.
+// share has the limits of a consumer follow the sources that it reads, and finds what a source cannot tell. Where these are not
+// opened they would say for ever that this process has no part.
 func (a *assembly) share(m *member, cfg *consumer.Config) {
-	if len(m.shared) == 0 {
+	if len(m.shared) == 0 || a.unopened {
 		return
 	}
 	sources := []broker.Source{}
