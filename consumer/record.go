@@ -14,9 +14,9 @@ type Emitted struct {
 	outs []broker.Outgoing
 }
 
-// RecordEmits is for tests that call a handler: what it emits in the context, made of ctx, is kept in the Emitted, and goes
-// nowhere. Who returned an error has emitted nothing, as far as the engine is concerned, so look at what the handler returned,
-// too. EmitBy publishes by the publisher that it was given, as it does where the source is not atomic.
+// RecordEmits is for tests, and others who call a handler without a consumer: what it emits in the context, made of ctx, is kept
+// in the Emitted, and goes nowhere. Who returned an error has emitted nothing, as far as the engine is concerned, so look at what
+// the handler returned, too. EmitBy publishes by the publisher that it was given, as it does where the source is not atomic.
 func RecordEmits(ctx context.Context) (context.Context, *Emitted) {
 	e := &Emitted{}
 	return context.WithValue(ctx, emitKey{}, e), e

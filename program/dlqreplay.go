@@ -3,6 +3,7 @@ package program
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -215,9 +216,13 @@ func (d *dlqReplay) routes(ctx context.Context, box *deadBox,
 		return nil, nil, usageError{err}
 	}
 	a.sends.begin()
+	again := ""
+	if d.replay.Again { // its outputs are not those of the replay before
+		again = rand.Text()
+	}
 	for _, m := range a.members {
 		if m.name == box.name {
-			handle = newTurns(ctx, m, box.consumer.Timeout).handle
+			handle = newTurns(ctx, m, box.consumer.Timeout, again).handle
 		}
 	}
 	return handle, end, nil

@@ -16,13 +16,16 @@ type turns struct {
 	over    context.Context // ends a drain_timeout after that, and with it the calls that did not return
 	timeout time.Duration   // of a call; 0: none
 	handler consumer.Handler
+	outputs broker.Publisher // of what is emitted; nil: nothing can be
+	origin  string           // names that, before the letter's place
 }
 
-// newTurns are those of a member, until run ends.
-func newTurns(run context.Context, m *member, timeout time.Duration) turns {
+// newTurns are those of a member, until run ends. What is emitted in one of another again is something else.
+func newTurns(run context.Context, m *member, timeout time.Duration, again string) turns {
 	over, end := context.WithCancelCause(context.Background())
 	context.AfterFunc(run, func() { time.AfterFunc(m.drain, func() { end(consumer.ErrShutdown) }) })
-	return turns{run, over, timeout, m.handler}
+	origin := "emit-replay/" + m.name + "/" + m.setup.Group + "/" + again
+	return turns{run, over, timeout, m.handler, m.publisher, origin}
 }
 
 const (
@@ -30,6 +33,8 @@ const (
 	turnPause = 20 * time.Millisecond
 	// putOffMost is for how long a letter is put off, all told, by what is no limit.
 	putOffMost = time.Second
+	// emitTimeout is for how long what a call emitted is published.
+	emitTimeout = 30 * time.Second
 )
 
 // handle calls the handler, again while a limit defers it: here nobody but the caller waits. A letter that waits is not being
@@ -69,5 +74,31 @@ func (t turns) call(ctx context.Context, m *broker.Message) error {
 		ctx, done = context.WithTimeoutCause(ctx, t.timeout, consumer.ErrTimeout)
 		defer done()
 	}
-	return t.handler(ctx, m)
+	if t.outputs == nil {
+		return t.handler(ctx, m)
+	}
+	inside, emitted := consumer.RecordEmits(ctx)
+	if err := t.handler(inside, m); err != nil {
+		return err
+	}
+	return t.publish(ctx, m, emitted.Outs())
+}
+
+// publish publishes what a call emitted that returned nil. A letter that is handled once more, as the process died before that was
+// written down, names its outputs as before.
+func (t turns) publish(ctx context.Context, m *broker.Message, outs []broker.Outgoing) error {
+	if len(outs) == 0 {
+		return nil
+	}
+	for i := range outs {
+		if outs[i].ID == "" {
+			outs[i].ID = fmt.Sprintf("%s/%s/%d/%d/%s/%d/%d", t.origin, m.Topic, m.Partition, m.Offset, m.ID(), m.Nanos, i)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, emitTimeout)
+	defer cancel()
+	if err := t.outputs.Publish(ctx, outs); err != nil {
+		return fmt.Errorf("publishing what was emitted: %w", err)
+	}
+	return nil
 }

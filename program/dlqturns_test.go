@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/program/internal/config"
@@ -134,6 +136,58 @@ func TestLettersWaitForAMoment(t *testing.T) {
 	})
 }
 
+// What a handler emits is published when it has returned nil, before its letter counts as replayed, and at another try under the
+// same ID. What it emits in a call that fails goes nowhere, and a letter whose output nobody stores stays.
+func TestLettersEmit(t *testing.T) {
+	for name, c := range map[string]struct {
+		publish, again bool
+		value, to      string
+		stored         int // of two tries; the broker drops what has the ID of another one
+		fails          bool
+	}{
+		"emitted":         {publish: true, value: "good", to: "out", stored: 1},
+		"emitted again":   {publish: true, again: true, value: "good", to: "out", stored: 2},
+		"of a failed one": {publish: true, value: "bad", to: "out", fails: true},
+		"of a skipped":    {publish: true, value: "skip", to: "out"},
+		"refused":         {publish: true, value: "good", fails: true},
+		"no publisher":    {value: "good", to: "out", fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, registry := membroker.New(membroker.Config{}), handlers.NewRegistry()
+				err := registry.Register("emitting", func(*handlers.Setup, handlers.Options) (consumer.Handler, error) {
+					return func(ctx context.Context, m *consumer.Message) error {
+						err := consumer.Emit(ctx, broker.Outgoing{Topic: c.to, Value: m.Value})
+						switch string(m.Value) {
+						case "bad":
+							return errors.New("bad")
+						case "skip":
+							return consumer.Skip("x")
+						}
+						return err
+					}, nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 { // processes
+					d := &dlqReplay{parts: Parts{Handlers: registry, Adapters: map[string]Adapter{"memory": memory(b)}}}
+					d.replay.Again = c.again
+					handle := d.handleOf(t, t.Context(), fmt.Sprintf("source: {memory: {topics: [in], group: g, publish: %v}}\n    "+
+						"routes: [{handler: emitting}]", c.publish))
+					err := handle(t.Context(), &broker.Message{Topic: "in", Offset: 7, Value: []byte(c.value)})
+					if (err != nil) != c.fails {
+						t.Errorf("fails: %v: %v", c.fails, err)
+					}
+				}
+				if n := len(b.Messages("out")); n != c.stored {
+					t.Errorf("%d are stored, want %d", n, c.stored)
+				}
+			})
+		})
+	}
+}
+
 // routesOf is the handler of a consumer as a replay has it, with handlers that wait for the end of their context (waits), fail
 // (picky) or put off (later) what is bad.
 func routesOf(t *testing.T, ctx context.Context, settings ...string) func(context.Context, *broker.Message) error {
@@ -163,14 +217,21 @@ func routesOf(t *testing.T, ctx context.Context, settings ...string) func(contex
 			return nil
 		}, err
 	}))
-	doc := config.Parse("c.yaml", []byte(`consumers:
-  orders:
-    source: {nats: {url: "nats://127.0.0.1:1", stream: ORDERS, subjects: [orders], durable: d}}
-    `+strings.Join(settings, "\n    ")+"\n"), os.LookupEnv)
-	if err = errors.Join(err, doc.Err()); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	d := &dlqReplay{parts: Parts{Handlers: registry}}
+	return d.handleOf(t, ctx, `source: {nats: {url: "nats://127.0.0.1:1", stream: ORDERS, subjects: [orders], durable: d}}
+    `+strings.Join(settings, "\n    "))
+}
+
+// handleOf is the handler of a consumer of the section.
+func (d *dlqReplay) handleOf(t *testing.T, ctx context.Context, section string) func(context.Context, *broker.Message) error {
+	t.Helper()
+	doc := config.Parse("c.yaml", []byte("consumers:\n  orders:\n    "+section+"\n"), os.LookupEnv, d.parts.adapters()...)
+	if err := doc.Err(); err != nil {
+		t.Fatal(err)
+	}
 	handle, end, err := d.routes(ctx, &deadBox{doc: doc, name: "orders", consumer: doc.File.Consumers["orders"]}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
