@@ -533,3 +533,15 @@ type redactedError struct {
 
 func (e *redactedError) Error() string        { return e.text }
 func (e *redactedError) Is(target error) bool { return errors.Is(e.err, target) }
+
+// unlisten ends a subscription. What was sent to it is still received, where nc, its connection, is there: else that is over. For
+// nats.go writes no UNSUB while it reconnects, and subscribes anew to what is being drained; once that is drained it takes what
+// comes, and hands it to nobody.
+func unlisten(nc *nats.Conn, sub *nats.Subscription) {
+	if nc.IsConnected() {
+		_ = sub.Drain() // fails only where the connection is gone
+	}
+	if !nc.IsConnected() { // perhaps it went meanwhile
+		_ = sub.Unsubscribe()
+	}
+}

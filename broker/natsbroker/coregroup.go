@@ -125,12 +125,14 @@ func (g *queueGroup) leave() {
 	subs := g.subs
 	g.subs, g.again = nil, nil
 	g.mu.Unlock()
-	drainAll(subs)
+	g.unlisten(subs)
 }
 
-func drainAll(subs []*nats.Subscription) {
+// unlisten ends subscriptions. Those of a *nats.Conn before the present one have ended with it.
+func (g *queueGroup) unlisten(subs []*nats.Subscription) {
+	nc := g.link.conn()
 	for _, sub := range subs {
-		_ = sub.Drain() // fails only where the connection is gone
+		unlisten(nc, sub)
 	}
 }
 
@@ -157,7 +159,7 @@ func (g *queueGroup) leaveRefused() (subjects []string) {
 	g.again = nil
 	g.subs = slices.DeleteFunc(g.subs, func(sub *nats.Subscription) bool { return slices.Contains(again, sub) })
 	g.mu.Unlock()
-	drainAll(again)
+	g.unlisten(again)
 	for _, sub := range again {
 		subjects = append(subjects, sub.Subject)
 	}

@@ -113,7 +113,7 @@ func (p *puller) renew(ctx context.Context, q *quiet) bool {
 
 // enter has pulls answered at a new inbox.
 func (p *puller) enter(ctx context.Context, nc *nats.Conn) bool {
-	b := &inbox{ses: p.side.session(), prefix: nc.NewInbox() + "."}
+	b := &inbox{ses: p.side.session(), prefix: nc.NewInbox() + ".", nc: nc}
 	sub, err := nc.Subscribe(b.prefix+"*", func(m *nats.Msg) { p.arrived(b, m) })
 	if err != nil {
 		return false

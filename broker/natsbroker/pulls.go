@@ -33,20 +33,21 @@ type pulls struct {
 type inbox struct {
 	ses     *session
 	sub     *nats.Subscription
-	last    uint64 // consumer sequence of the newest delivery
-	prefix  string // requests carry prefix and a number as their reply subject
-	retired bool   // it answers no request that counts; as owed, the pulls' own
-	owed    int    // of a retired one, how many messages it had been asked for and had not brought
-	stood   bool   // its newest request is of one that stands by: it has no pin's id
-	until   int64  // of one that lingers, when its requests are over
-	doubted bool   // perhaps the server has crashed since it was entered
+	nc      *nats.Conn // of sub
+	last    uint64     // consumer sequence of the newest delivery
+	prefix  string     // requests carry prefix and a number as their reply subject
+	retired bool       // it answers no request that counts; as owed, the pulls' own
+	owed    int        // of a retired one, how many messages it had been asked for and had not brought
+	stood   bool       // its newest request is of one that stands by: it has no pin's id
+	until   int64      // of one that lingers, when its requests are over
+	doubted bool       // perhaps the server has crashed since it was entered
 }
 
 // drain takes an inbox's requests away from the server. What was sent already is still received; what the server finds no one
 // waiting for, it delivers again at once.
 func (b *inbox) drain() {
-	if b != nil {
-		_ = b.sub.Drain() // fails only where the connection, and with it the requests, is gone
+	if b != nil && b.sub != nil {
+		unlisten(b.nc, b.sub)
 	}
 }
 

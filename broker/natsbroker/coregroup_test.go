@@ -1,0 +1,159 @@
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/longshoremq/longshore/broker"
+)
+
+// Who is paused while its connection is away has left the queue group when it is back: the others get all.
+func TestPausedWhileReconnecting(t *testing.T) {
+	t.Parallel()
+	srv := serveCore(t)
+	d := &cutDialer{}
+	cfg := CoreConfig{
+		Connection: Connection{URLs: []string{srv.ClientURL()}, ReconnectWait: time.Millisecond, MaxReconnectWait: time.Millisecond},
+		Subjects:   []string{"s"}, Queue: "q",
+	}
+	cfg.dial = d.dial
+	s, err := NewCoreSource(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	o := broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20}, Observe: func(broker.Event) {}}
+	if _, err := s.Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	sub := s.group.subs[0]
+	d.cut()
+	soon(t, "the connection is away", func() bool { return s.life.link.conn().IsReconnecting() })
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "it leaves", func() bool { return sub.IsDraining() || !sub.IsValid() })
+	d.heal()
+	soon(t, "the connection is back", s.life.link.connected)
+	if err := s.life.link.conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+
+	other, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	var came atomic.Int32
+	if _, err := other.QueueSubscribe("s", "q", func(*nats.Msg) { came.Add(1) }); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if err := other.Publish("s", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.Drain(); err != nil { // it handles what has come
+		t.Fatal(err)
+	}
+	soon(t, "all that came is handled", other.IsClosed)
+	if n := came.Load(); n != 100 {
+		t.Errorf("%d of 100 messages came to the only member that reads", n)
+	}
+}
+
+// The same of an inbox to which pulls are answered: the server has nobody there.
+func TestInboxDrainedWhileReconnecting(t *testing.T) {
+	t.Parallel()
+	srv := serveCore(t)
+	d := &cutDialer{}
+	nc, err := nats.Connect(srv.ClientURL(), nats.SetCustomDialer(d), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	sub, err := nc.Subscribe("inbox", func(*nats.Msg) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.cut()
+	soon(t, "the connection is away", nc.IsReconnecting)
+	(&inbox{sub: sub, nc: nc}).drain()
+	d.heal()
+	soon(t, "the connection is back", nc.IsConnected)
+	if _, err := nc.Request("inbox", nil, 10*time.Second); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("a request to the inbox: %v, want that nobody is there", err)
+	}
+}
+
+func serveCore(t *testing.T) *server.Server {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(func() {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+	})
+	soon(t, "the server is up", func() bool { return srv.ReadyForConnections(time.Second) })
+	return srv
+}
+
+func soon(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not so: %s", what)
+		}
+	}
+}
+
+// A cutDialer dials, until it is cut, and again when it is healed.
+type cutDialer struct {
+	mu    sync.Mutex
+	down  bool
+	conns []net.Conn
+}
+
+func (d *cutDialer) Dial(network, address string) (net.Conn, error) {
+	return d.dial(context.Background(), network, address)
+}
+
+func (d *cutDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.down {
+		return nil, errors.New("cut")
+	}
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err == nil {
+		d.conns = append(d.conns, c)
+	}
+	return c, err
+}
+
+func (d *cutDialer) cut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.down = true
+	for _, c := range d.conns {
+		_ = c.Close()
+	}
+	d.conns = nil
+}
+
+func (d *cutDialer) heal() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.down = false
+}
