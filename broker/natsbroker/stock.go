@@ -104,7 +104,6 @@ func (s *stock) adopt(cc jetstream.ConsumerConfig) {
 		s.bells.lease.Ring()
 	}
 	s.maxDeliver = cc.MaxDeliver
-	s.bareness.once = cc.MaxDeliver == 1
 	if group, was := pinned(cc), s.ses.pin.group; s.ordered && group != "" && group != was {
 		why := errPinBegins
 		if was != "" {
@@ -242,7 +241,7 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 		s.giveBack(m.Reply)
 		return
 	}
-	if s.bareness.of(m) {
+	if !s.isLast(d) && s.bareness.of(m) {
 		s.outbox.nak(m.Reply, bareWait, s.leases.untilNow())
 		s.regather(ses)
 		s.bells.watch.Ring()
@@ -276,7 +275,6 @@ func (s *stock) another(ses *session, d delivery) bool {
 type bareness struct {
 	doubted bool // such a message came
 	theirs  bool // the consumer was looked at since, and it is the publishers' header
-	once    bool // what is given back is dropped
 }
 
 // bareWait is for how long what came bare is given back: until the consumer was looked at.
@@ -284,7 +282,7 @@ const bareWait = time.Second
 
 // of says whether a message may have a payload that did not come, and takes note of that.
 func (b *bareness) of(m *nats.Msg) bool {
-	if len(m.Data) > 0 || len(m.Header) == 0 || b.theirs || b.once {
+	if len(m.Data) > 0 || len(m.Header) == 0 || b.theirs {
 		return false
 	}
 	size := m.Header.Get(nats.MsgSize)
@@ -347,12 +345,17 @@ func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done
 	if !ok {
 		return 0, false
 	}
-	if now := s.clock.now(); e.due > now {
+	if now := s.clock.now(); e.due > now && !s.isLast(d) {
 		// The nak that asked for a delay was lost with its connection.
 		s.outbox.nak(m.Reply, time.Duration(e.due-now), s.leases.untilNow())
 		return 0, true
 	}
 	return e.failed, false
+}
+
+// isLast says that the server delivers a message no more: what we give back by ourselves then, it drops.
+func (s *stock) isLast(d delivery) bool {
+	return s.maxDeliver > 0 && d.delivered >= uint64(s.maxDeliver)
 }
 
 // giveBack gives back what has just come.
