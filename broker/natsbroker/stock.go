@@ -239,6 +239,7 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	ses.highest = max(ses.highest, d.stream)
 	if s.flow.givesBack() && (s.flow.closing || !s.ordered || ses.slots.used == 0) {
 		s.giveBack(m.Reply)
+		s.regather(ses)
 		return
 	}
 	if !s.isLast(d) && s.bareness.of(m) {
@@ -441,8 +442,9 @@ func (s *stock) drop(ses *session, i int32) {
 // giveBackBuffered naks what was received and not handed out; where order was promised, only when nothing is out that it stands
 // behind. What is out under a claim that is over does not count: whoever is pinned next waits for that.
 func (s *stock) giveBackBuffered() {
-	if ses := s.ses; ses != nil && (!s.ordered || ses.out == 0) {
+	if ses := s.ses; ses != nil && ses.ready.n > 0 && (!s.ordered || ses.out == 0) {
 		s.giveBackReady(ses)
+		s.regather(ses) // a pause may be over before the naks have come, and what stands behind them comes first then
 	}
 }
 
