@@ -85,3 +85,30 @@ func TestBareAtTheLastDelivery(t *testing.T) {
 		})
 	}
 }
+
+// A message waits here for so long that it is delivered once more. That is the delivery that it is handed out as, for by it the
+// server counts, and drops it after its last one.
+func TestRedeliveredWhileItWaits(t *testing.T) {
+	t.Parallel()
+	u := playUnordered(t, 2)
+	u.arrives(1, 1, 1)
+	u.arrives(2, 1, 2)
+	if ms := u.receive(2); len(ms) != 1 || ms[0].Attempt != 2 {
+		t.Errorf("handed out are %+v, want one message, as attempt 2", ms)
+	}
+}
+
+// What was delivered again to the same turn is not taken for what the process before had.
+func TestRedeliveredInOurTurn(t *testing.T) {
+	t.Parallel()
+	u := playTurn(t)
+	u.arrives(1, 1, 1)
+	u.arrives(2, 1, 2)
+	u.looks(1, 2)
+	if n := len(u.s.outbox.settles.naks); n > 0 {
+		t.Errorf("%d are given back", n)
+	}
+	if ms := u.receive(2); len(ms) != 1 || ms[0].Attempt != 2 {
+		t.Errorf("handed out are %+v, want one message, as attempt 2", ms)
+	}
+}

@@ -74,7 +74,7 @@ func (s *session) handOut(m *broker.Message, i int32, log string, cfg *Config) {
 		Name:      log,
 		Value:     msg.Data,
 		Nanos:     sl.nanos,
-		Attempt:   int32(min(sl.delivered, 1<<31-1)),
+		Attempt:   int32(min(sl.newest, 1<<31-1)),
 		Runs:      sl.runs,
 		Token:     s.slots.token(i),
 		Claim:     s.claim,

@@ -27,7 +27,8 @@ type slot struct {
 	nth   uint64 // which of the deliveries that came here is the newest one
 
 	size      int
-	delivered uint32
+	delivered uint32 // by the server's count, when it was received first
+	newest    uint32 // by the server's count, at its newest delivery
 	runs      int32
 	gen       uint32
 	next      int32 // in its bucket when used, in the list of free slots when free; -1 ends

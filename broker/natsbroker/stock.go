@@ -255,6 +255,7 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	i, sl := ses.slots.add(d.stream, d.nanos)
 	sl.msg, sl.reply, sl.size = m, m.Reply, m.Size()
 	sl.delivered, sl.runs, sl.nth = uint32(min(d.delivered, 1<<32-1)), failed, s.came
+	sl.newest = sl.delivered
 	s.leases.begin(sl)
 	s.pulls.buffer(sl.size)
 	ses.ready.push(i)
@@ -317,6 +318,7 @@ func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done
 	if sl := ses.slots.find(d.stream, d.nanos); sl != nil {
 		// It is still here: the settle goes through the newest reply, and the lease counts anew. It is not handed out again.
 		sl.reply, sl.nth, sl.forgotten = m.Reply, s.came, false
+		sl.newest = uint32(min(d.delivered, 1<<32-1)) // if it waits yet, its last attempt is to be known as that
 		s.leases.again(sl)
 		if sl.others == othersMay { // it was not settled by then, when the count had fallen already
 			sl.others = othersDidNot
