@@ -84,8 +84,8 @@ func (t turns) call(ctx context.Context, m *broker.Message) error {
 	return t.publish(ctx, m, emitted.Outs())
 }
 
-// publish publishes what a call emitted that returned nil. A letter that is handled once more, as the process died before that was
-// written down, names its outputs as before.
+// publish publishes what a call emitted that returned nil. A letter that is handled once more, as the process died before that
+// was written down, names its outputs as before.
 func (t turns) publish(ctx context.Context, m *broker.Message, outs []broker.Outgoing) error {
 	if len(outs) == 0 {
 		return nil
