@@ -129,6 +129,19 @@ func (c *chain) gather(most int) row {
 	return r
 }
 
+// hasOrPrecedes says whether the messages may run before an offset does: it is among them, before all that stand behind it, or
+// none does.
+func (c *chain) hasOrPrecedes(offset int64) bool {
+	for b := c.first; b != nil; b = b.next {
+		for i := range b.ms {
+			if o := b.ms[i].Offset; o >= offset {
+				return o == offset
+			}
+		}
+	}
+	return true
+}
+
 // shift takes n messages off the first block. The last block stays, for what comes next.
 func (c *chain) shift(n int) {
 	b := c.first

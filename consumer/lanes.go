@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -129,7 +128,7 @@ func (t *lanes) popRun(at, most, lanes int) row {
 // this order.
 type followers struct {
 	next, back []row
-	kept       []uint64 // lanes from which something goes back that comes again: they are as they were, until it is back
+	kept       []lapse // the first that goes back, and comes again, of each lane that is as it was until that is back
 }
 
 // done says that the messages at large of these lanes are settled, and appends to f what follows. again is their claim where
@@ -138,33 +137,53 @@ type followers struct {
 // what has just been received behind it would find the lane free, and start before it. thawed: no lane is full any more.
 // Of a lane up to most messages follow.
 //
-// A lane from which something goes back is kept, for the caller to say done again when that is back. The sequence else: 1 has
-// gone back, and 2, which waited, is about to; 1 comes again, finds the lane free, and is handled; 3 is received, and runs
-// before 2.
+// A lane from which something goes back is kept, until the caller says so to wentBack. The sequence else: 1 has gone back, and 2,
+// which waited, is about to; 1 comes again, finds the lane free, and is handled; 3 is received, and runs before 2.
 func (t *lanes) done(numbers []uint64, again *claim, most int, f *followers) (thawed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := t.full
 	for _, number := range numbers {
-		if number == 0 {
-			continue
+		if number != 0 {
+			t.free(number, again, most, len(numbers), f)
 		}
-		at := t.table.find(number)
-		c, had := t.table.waiting(at), len(f.back)
-		for c != nil && c.n > 0 && (c.first.k == again || c.first.k.closed.Load()) {
-			f.back = append(f.back, t.pop(at, c.n))
-		}
-		if again != nil && slices.ContainsFunc(f.back[had:], func(r row) bool { return r.k == again }) {
-			f.kept = append(f.kept, number)
-			continue
-		}
-		if c == nil || c.n == 0 {
-			t.table.remove(at)
-			continue
-		}
-		f.next = append(f.next, t.popRun(at, most, len(numbers)))
 	}
 	return was > 0 && t.full == 0
+}
+
+// wentBack is done for lanes that were kept, when what went back is back. What has come into them since follows where that is
+// among it, or behind it; else it was handed out before, and goes back, too.
+func (t *lanes) wentBack(kept []lapse, most int, f *followers) (thawed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.full
+	for _, l := range kept {
+		again := l.k
+		if c := t.table.waiting(t.table.find(l.number)); c == nil || c.hasOrPrecedes(l.offset) {
+			again = nil
+		}
+		t.free(l.number, again, most, len(kept), f)
+	}
+	return was > 0 && t.full == 0
+}
+
+// free lets go of a lane, one of so many. It needs t.mu.
+func (t *lanes) free(number uint64, again *claim, most, lanes int, f *followers) {
+	at := t.table.find(number)
+	c, kept := t.table.waiting(at), false
+	for c != nil && c.n > 0 && (c.first.k == again || c.first.k.closed.Load()) {
+		r := t.pop(at, c.n)
+		if f.back = append(f.back, r); r.k == again && !kept {
+			f.kept, kept = append(f.kept, lapse{k: again, number: number, offset: r.ms[0].Offset}), true
+		}
+	}
+	switch {
+	case kept:
+	case c == nil || c.n == 0:
+		t.table.remove(at)
+	default:
+		f.next = append(f.next, t.popRun(at, most, lanes))
+	}
 }
 
 // drop takes out what waits under a claim that has ended: it comes again whatever runs before it. thawed: no lane is full any

@@ -137,8 +137,14 @@ func TestLanesAgainstModel(t *testing.T) {
 					t.Fatalf("%d rows too many follow", len(next))
 				}
 				sameOffsets(t, "back", f.back, wantBack)
-				if !slices.Equal(f.kept, wantKept) {
-					t.Fatalf("%v are kept, want %v", f.kept, wantKept)
+				var kept []uint64
+				for _, l := range f.kept {
+					if kept = append(kept, l.number); l.k != again || !slices.Contains(wantBack, l.offset) {
+						t.Fatalf("%d went back from lane %d; back: %v", l.offset, l.number, wantBack)
+					}
+				}
+				if !slices.Equal(kept, wantKept) {
+					t.Fatalf("%v are kept, want %v", kept, wantKept)
 				}
 			},
 			"close": func(t *rapid.T) {

@@ -17,7 +17,15 @@ type lapse struct {
 	calls  int64 // of Receive, as many as had begun when it was back: what one of these returned may have been handed out before
 }
 
-// lapsed has what is received behind messages go back, as they have.
+// lapsed has what is received behind messages of k go back, as they have: they are back by now.
+func (k *claim) lapsed(ls []lapse) {
+	calls := k.feed.calls.Load()
+	for i := range ls {
+		ls[i].calls = calls
+	}
+	k.lanes.lapsed(ls)
+}
+
 func (t *lanes) lapsed(ls []lapse) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,26 +67,14 @@ func (t *till) giveBackLapsed(k *claim, ms []broker.Message, lanes []uint64) {
 	t.tell.count.givenBack.Add(int64(len(ms)))
 	t.nackAlone(k, backs(ms))
 	if k.lanes != nil {
-		calls := k.feed.calls.Load()
 		var ls []lapse
 		for i := range ms {
 			if number := t.order.laneOf(&ms[i]); number != 0 {
-				ls = append(ls, lapse{k, number, ms[i].Offset, calls})
+				ls = append(ls, lapse{k: k, number: number, offset: ms[i].Offset})
 			}
 		}
-		k.lanes.lapsed(ls)
+		k.lapsed(ls)
 	}
 	t.release(k, lanes, true)
 	t.tell.tell(GivenBack{N: len(ms), Reason: "lost"})
-}
-
-// lapsesOf are those of rows that went back from the lanes of k: the first of each lane.
-func lapsesOf(k *claim, rows []row) (ls []lapse) {
-	calls := k.feed.calls.Load()
-	for i, r := range rows {
-		if r.k == k && (i == 0 || rows[i-1].k != k || rows[i-1].number != r.number) {
-			ls = append(ls, lapse{k, r.number, r.ms[0].Offset, calls})
-		}
-	}
-	return ls
 }

@@ -416,3 +416,58 @@ func TestReceivedBesideALateAck(t *testing.T) {
 		})
 	}
 }
+
+// TestComesAgainBesideItsReturn: what goes back comes again before its return has been told of, as an observer takes long. It is
+// handled then, and does not go back again and again.
+func TestComesAgainBesideItsReturn(t *testing.T) {
+	for name, leased := range map[string]bool{"leased": true, "partitioned": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Leased: leased, Topics: map[string]int{"in": 1}, Lease: time.Minute})
+				src := &lateReceiver{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), lapsed: "a1"}
+				var mu sync.Mutex
+				var done []string
+				back := 0
+				_, stop := quiet(t, consumer.Config{Source: src, Order: consumer.OrderKey, Pool: consumer.Pool{Min: 2, Max: 2},
+					Observers: []consumer.Observer{func(e consumer.Event) {
+						g, is := e.(consumer.GivenBack)
+						if !is {
+							return
+						}
+						mu.Lock()
+						back += g.N
+						slow := back < 20
+						mu.Unlock()
+						if slow {
+							time.Sleep(time.Second)
+						}
+					}},
+					Handler: func(_ context.Context, m *consumer.Message) error {
+						mu.Lock()
+						done = append(done, string(m.Value))
+						mu.Unlock()
+						if m.Key[0] == 'z' {
+							time.Sleep(2 * time.Second)
+						}
+						return nil
+					}})
+				defer stop()
+				for _, m := range []string{"z", "y", "a1", "a2"} {
+					key := map[string]string{"y": "z2", "z": "z1"}[m]
+					if key == "" {
+						key = "a"
+					}
+					if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: []byte(m)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				as := slices.DeleteFunc(done, func(m string) bool { return m[0] != 'a' })
+				if want := []string{"a1", "a2"}; !slices.Equal(as, want) || back != 2 {
+					t.Errorf("%v were handled, want %v; %d went back, want 2", as, want, back)
+				}
+			})
+		})
+	}
+}

@@ -186,15 +186,18 @@ func (t *till) releaseLast(k *claim, numbers []uint64, again, last bool) {
 	if again {
 		lost = k
 	}
-	for len(numbers) > 0 {
+	var kept []lapse
+	for len(numbers)+len(kept) > 0 {
 		var f followers
-		if k.lanes.done(numbers, lost, most, &f) {
+		thawed := k.lanes.done(numbers, lost, most, &f)
+		if k.lanes.wentBack(kept, most, &f) || thawed {
 			k.thaw()
 		}
-		if t.returnWaiting(f.back); len(f.kept) > 0 {
-			k.lanes.lapsed(lapsesOf(k, f.back))
+		t.returnWaiting(f.back)
+		if kept = f.kept; len(kept) > 0 {
+			k.lapsed(kept)
 		}
-		numbers, lost = append(f.kept, t.returnWorks(t.follow(f.next, last))...), k
+		numbers, lost = t.returnWorks(t.follow(f.next, last)), k
 	}
 }
 
