@@ -20,6 +20,7 @@ type Event struct {
 	Consumer string
 	Name     string
 	Text     string // its other fields
+	Bare     string // those without errors, which may have of a payload
 }
 
 // An eventLog keeps the latest events of all consumers. It is what a logger writes to, so its events have the names and fields of
@@ -60,7 +61,7 @@ func readEvent(line []byte) (e Event) {
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return Event{Text: cut(string(line), fieldBytes)}
 	}
-	var text []string
+	var text, bare []string
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
@@ -80,9 +81,13 @@ func readEvent(line []byte) (e Event) {
 		case zerolog.LevelFieldName:
 			e.Level = cut(value, fieldBytes)
 		default:
-			text = append(text, cut(name, fieldBytes)+"="+cut(value, fieldBytes))
+			one := cut(name, fieldBytes) + "=" + cut(value, fieldBytes)
+			text = append(text, one)
+			if name != zerolog.ErrorFieldName && name != zerolog.ErrorStackFieldName {
+				bare = append(bare, one)
+			}
 		}
 	}
-	e.Text = cut(strings.Join(text, "  "), lineBytes)
+	e.Text, e.Bare = cut(strings.Join(text, "  "), lineBytes), cut(strings.Join(bare, "  "), lineBytes)
 	return e
 }

@@ -92,7 +92,7 @@ func (d *desk) letterView(r *http.Request, c *watched) (v letterView, err error)
 		From:  messageName(x.OriginalTopic, x.OriginalPartition, x.OriginalOffset, x.OriginalID), Hidden: d.hidePayloads,
 	}
 	if !d.showsErrors(v.Member) {
-		x.Error = ""
+		x.Error, x.History = "", nil
 	}
 	if v.Payloads = v.Member && !v.Hidden; v.Payloads {
 		v.open(x.Message)

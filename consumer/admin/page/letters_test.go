@@ -324,7 +324,7 @@ func TestErrorsOfHiddenPayloads(t *testing.T) {
 		w.deadLetters(t, 1)
 		member, stranger := w.login(t), w.browser(t)
 		list := "/ui/c/orders/letters"
-		for _, path := range []string{list, list + "/" + letterIn(t, member.get(list).body), "/ui/c/orders"} {
+		for _, path := range []string{list, list + "/" + letterIn(t, member.get(list).body), "/ui/c/orders", "/ui/events"} {
 			if a := member.get(path); !strings.Contains(a.body, errBad.Error()) {
 				t.Errorf("hidden %t, %s: it is not there:\n%s", hidden, path, a.body)
 			}

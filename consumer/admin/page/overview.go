@@ -37,8 +37,9 @@ type sample2 struct{ Handled, Failed, P50, P99 float64 }
 // overviews show all consumers, and what happened last.
 type overviews struct {
 	*frame
-	all    []*watched // by name
-	events *eventLog
+	all        []*watched // by name
+	events     *eventLog
+	hideErrors bool // from who has not logged in
 }
 
 func (o *overviews) overviewView(r *http.Request) overviewView {
@@ -105,7 +106,13 @@ type eventsView struct {
 }
 
 func (o *overviews) eventsView(r *http.Request) eventsView {
-	return eventsView{o.shell(r, "Events"), o.events.newest(keptEvents)}
+	v := eventsView{o.shell(r, "Events"), o.events.newest(keptEvents)}
+	if o.hideErrors && !v.Member {
+		for i := range v.Events {
+			v.Events[i].Text = v.Events[i].Bare
+		}
+	}
+	return v
 }
 
 func (o *overviews) eventsPage(w http.ResponseWriter, r *http.Request) {

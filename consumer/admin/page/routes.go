@@ -36,7 +36,7 @@ func newSite(p *Page, setup admin.PageSetup, all []*watched) http.Handler {
 	d := &details{frame: f, jobs: p.jobs, hideKeys: p.cfg.HidePayloads}
 	return guard(s.routes(
 		&door{frame: f, refusals: refusals},
-		&overviews{frame: f, all: all, events: p.events},
+		&overviews{frame: f, all: all, events: p.events, hideErrors: p.cfg.HidePayloads},
 		d,
 		&controls{frame: f, details: d, changes: changes},
 		&desk{frame: f, changes: changes, jobs: p.jobs, hidePayloads: p.cfg.HidePayloads,
