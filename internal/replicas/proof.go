@@ -21,7 +21,7 @@ const (
 	apart = 1.2
 	// holdFor is how long a hold lasts, and longestHold how long where each look was in vain.
 	holdFor, longestHold = 10 * time.Minute, time.Hour
-	// staleAfter is when what was measured at another number tells nothing any more.
+	// staleAfter is when what was measured at another number tells nothing any more, beside the time that a measure takes.
 	staleAfter = 15 * time.Minute
 	// recovered is how much more has to come out than at the hold's begin to end it.
 	recovered = 1.3
@@ -31,11 +31,12 @@ const (
 // not (what they call is saturated, or few keys have all the work) it holds the number, and looks again later.
 type proof struct {
 	members int
-	since   time.Time // of this number
-	could   float64   // messages a second, by what the members tell
-	from    sample    // where the measure begins; zero: not begun
-	here    measure   // at this number
-	before  measure   // at the number before
+	since   time.Time     // of this number
+	could   float64       // messages a second, by what the members tell
+	window  time.Duration // of a judgement
+	from    sample        // where the measure begins; zero: not begun
+	here    measure       // at this number
+	before  measure       // at the number before
 
 	hold    int
 	untried bool // without a comparison
@@ -47,9 +48,9 @@ type proof struct {
 
 // A measure is what came out a second at a number of members, while work waited.
 type measure struct {
-	members int
-	out     float64
-	at      time.Time
+	members  int
+	out      float64
+	from, at time.Time // begin and end
 }
 
 // look takes the next sample.
@@ -58,7 +59,7 @@ func (p *proof) look(now sample, f Figures) {
 		p.moved(now.at)
 		p.members, p.since, p.from, p.here = f.Members, now.at, sample{}, measure{}
 	}
-	p.could = f.Each * float64(f.Members)
+	p.could, p.window = f.Each*float64(f.Members), max(judgeAfter, callsOver*f.Call)
 	if p.hold > 0 && !now.at.Before(p.until) {
 		p.hold, p.from = 0, sample{} // what is asked for now is tried before it is judged
 	}
@@ -76,11 +77,11 @@ func (p *proof) look(now sample, f Figures) {
 	if took < max(settleFor, callsOver*f.Call) || p.could*took.Seconds() < fewest {
 		return
 	}
-	p.here = measure{f.Members, float64(now.settled-p.from.settled) / took.Seconds(), now.at}
+	p.here = measure{f.Members, float64(now.settled-p.from.settled) / took.Seconds(), p.from.at, now.at}
 	if p.hold > 0 && p.here.out > recovered*p.held {
 		p.release()
 	}
-	if took < judgeAfter {
+	if took < p.window {
 		return
 	}
 	p.judge(f)
@@ -93,8 +94,8 @@ func (p *proof) moved(now time.Time) {
 	switch stayed := now.Sub(p.since); {
 	case p.here.members > 0:
 		p.before = p.here
-	case p.members > 0 && p.could > 0 && (p.before.members == 0 || stayed >= settleFor+judgeAfter):
-		p.before = measure{p.members, p.could, now}
+	case p.members > 0 && p.could > 0 && (p.before.members == 0 || stayed >= settleFor+p.window):
+		p.before = measure{p.members, p.could, now, now}
 	}
 }
 
@@ -103,7 +104,7 @@ func waits(f Figures) bool { return f.Backlog > 0 && float64(f.Backlog) >= 10*f.
 
 // judge decides what the measures say.
 func (p *proof) judge(f Figures) {
-	gain, enough, ok := compare(p.here, p.before)
+	gain, enough, ok := compare(p.here, p.before, staleAfter+p.window)
 	busy := p.here.out >= busyEnough*p.could
 	each := p.here.out / float64(p.here.members)
 	switch {
@@ -131,13 +132,13 @@ func (p *proof) enough(f Figures) bool {
 }
 
 // compare tells which part of its share a further process brings, and how many are enough for what comes out. ok is false where
-// the two cannot tell.
-func compare(now, before measure) (gain float64, enough int, ok bool) {
+// the two cannot tell: they are too close, or that before was over for longer than stale when the other began.
+func compare(now, before measure, stale time.Duration) (gain float64, enough int, ok bool) {
 	low, high := now, before
 	if low.members > high.members {
 		low, high = high, low
 	}
-	if low.members < 1 || now.at.Sub(before.at) > staleAfter || float64(high.members) < apart*float64(low.members) {
+	if low.members < 1 || now.from.Sub(before.at) > stale || float64(high.members) < apart*float64(low.members) {
 		return 0, 0, false
 	}
 	if low.out <= 0 {

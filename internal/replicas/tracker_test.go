@@ -199,6 +199,38 @@ func TestSlowCalls(t *testing.T) {
 	}
 }
 
+// TestSaturatedSlowCalls: calls of ten minutes and more, and twice as many processes bring no more: each call takes twice as
+// long. That is found, however long it takes to see.
+func TestSaturatedSlowCalls(t *testing.T) {
+	const workers, out, long = 64, 0.2, 4 * 3600 // a second, together
+	tr := &replicas.Tracker{}
+	done, backlog := 0.0, 100_000.0
+	runs := map[int]float64{}
+	work := map[int]float64{}
+	held := 0
+	for sec := 0; sec < long; sec += 10 {
+		there := 2
+		if sec >= long/3 {
+			there = 4
+		}
+		done, backlog = done+10*out, backlog-10*out
+		m := &replicas.Members{There: there}
+		for i := range there {
+			runs[i] += 10 * out / float64(there)
+			work[i] += 10 * workers
+			m.Told = append(m.Told, replicas.Process{Name: fmt.Sprint(i), Workers: workers, Runs: int64(runs[i]),
+				Work: time.Duration(work[i]) * time.Second})
+		}
+		tr.Add(replicas.Reading{At: at(sec), Parts: []replicas.Part{part("in", 200_000, int64(backlog))}, Most: 100, Members: m})
+		if h := tr.Figures().Hold; h > 0 {
+			held = h
+		}
+	}
+	if held == 0 || held > 3 {
+		t.Errorf("held at %d, want fewer than the 4 that bring no more than 2", held)
+	}
+}
+
 // TestNothingComesOut: none of the processes finishes anything, and no breaker is open. No more are asked for, and none less.
 func TestNothingComesOut(t *testing.T) {
 	tr := &replicas.Tracker{}
