@@ -162,9 +162,12 @@ func (a *assembly) warnUnwritten(at, handler string, with map[string]any) {
 	if a.parts.Logger != nil {
 		least = a.parts.Logger.GetLevel()
 	}
-	text, ok := with["level"].(string)
-	if !ok {
-		text = handlers.DefaultLogConfig().Level
+	text := handlers.DefaultLogConfig().Level
+	switch v := with["level"].(type) {
+	case string:
+		text = v
+	case handlers.Text: // from a variable
+		text = string(v)
 	}
 	if level, err := zerolog.ParseLevel(text); err == nil && level < least {
 		a.doc.Warn(at+".with.level", "is %s, and the log has %s and above: what comes here is acked and never written", level, least)

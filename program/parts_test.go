@@ -733,6 +733,7 @@ func TestHandlersKnowHowManyWorkersThereAre(t *testing.T) {
 
 // TestLogThatWritesNothing: the handler log acks what its level keeps out of the log, so that is said.
 func TestLogThatWritesNothing(t *testing.T) {
+	t.Setenv("LOG_TEST_LEVEL", "debug")
 	errorsOnly := zerolog.New(io.Discard).Level(zerolog.ErrorLevel)
 	for text, want := range map[string]struct {
 		file, routes string
@@ -741,6 +742,10 @@ func TestLogThatWritesNothing(t *testing.T) {
 	}{
 		"as is": {"", "routes: [{handler: log}]", nil, ""},
 		"below": {"", "routes: [{handler: log, with: {level: debug}}]", nil,
+			"routes[0].with.level: warning: is debug, and the log has info"},
+		"of a variable": {"", "routes: [{handler: log, with: {level: \"${LOG_TEST_LEVEL}\"}}]", nil,
+			"routes[0].with.level: warning: is debug, and the log has info"},
+		"of a bare variable": {"", "routes:\n    - handler: log\n      with:\n        level: ${LOG_TEST_LEVEL}", nil,
 			"routes[0].with.level: warning: is debug, and the log has info"},
 		"the default": {"log: {level: warn}\n", "routes: [{handler: log}]", nil,
 			"routes[0].with.level: warning: is info, and the log has warn"},
@@ -756,7 +761,8 @@ func TestLogThatWritesNothing(t *testing.T) {
 		var out strings.Builder
 		root.SetOut(&out)
 		root.SetErr(&out)
-		root.SetIn(strings.NewReader(want.file + "consumers:\n  o: {source: {memory: {topics: [a], group: a}}, " + want.routes + "}\n"))
+		root.SetIn(strings.NewReader(want.file + "consumers:\n  o:\n    source: {memory: {topics: [a], group: a}}\n    " +
+			want.routes + "\n"))
 		root.SetArgs([]string{"config", "check", "-"})
 		err := root.ExecuteContext(t.Context())
 		got := out.String()

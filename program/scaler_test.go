@@ -87,7 +87,7 @@ var perMinute = replicas.Settings{PerReplica: 100, Drain: time.Minute}
 // TestScalerAnswersKEDA: each call, and what it says of what it does not know.
 func TestScalerAnswersKEDA(t *testing.T) {
 	t.Parallel()
-	targets := fakeTargets("orders", "mails", "away", "out", "outside", "limited", "alone", "paused", "halted")
+	targets := fakeTargets("orders", "mails", "away", "out", "outside", "limited", "alone", "paused", "halted", "idle")
 	c := serveScaler(t, targets, perMinute)
 	targets["out"].saw(replicas.Figures{Known: true, In: 500, Members: 2, Open: true}, nil)
 	targets["outside"].saw(replicas.Figures{Known: true, In: 500, Members: -1, Open: true}, nil)
@@ -95,6 +95,7 @@ func TestScalerAnswersKEDA(t *testing.T) {
 	targets["alone"].saw(replicas.Figures{Known: true, In: 500, Members: -1, Limited: true}, nil)
 	targets["paused"].saw(replicas.Figures{Known: true, In: 500, Each: 100, Members: 2, Paused: true}, nil)
 	targets["halted"].saw(replicas.Figures{Known: true, In: 500, Each: 100, Members: -1, Paused: true}, nil)
+	targets["idle"].saw(replicas.Figures{Known: true, Each: 100, Members: -1, Paused: true}, nil)
 	targets["orders"].saw(replicas.Figures{Known: true, In: 160, Members: -1}, nil)
 	targets["mails"].saw(replicas.Figures{Known: true, Members: -1}, nil)
 	targets["away"].saw(replicas.Figures{Known: true, In: 500, Members: -1}, errors.New("no leader"))
@@ -114,6 +115,7 @@ func TestScalerAnswersKEDA(t *testing.T) {
 		"and how many, nobody says": {ref("consumer", "alone"), false, 0, 0, codes.Unavailable},
 		"one is paused":             {ref("consumer", "paused"), true, 2, 2, codes.OK},
 		"and of how many, unknown":  {ref("consumer", "halted"), false, 0, 0, codes.Unavailable},
+		"nor is anything to do":     {ref("consumer", "idle"), false, 0, 0, codes.OK},
 		"unknown":                   {ref("consumer", "away"), false, 0, 0, codes.Unavailable},
 		"no consumer":               {ref("consumer", "order"), false, 0, 0, codes.NotFound},
 		"which one":                 {ref(), false, 0, 0, codes.NotFound},
@@ -148,7 +150,7 @@ func TestScalerAnswersKEDA(t *testing.T) {
 		}
 	}
 	if _, err := c.IsActive(t.Context(), ref("consumer", "order")); !strings.Contains(status.Convert(err).Message(),
-		"alone, away, halted, limited, mails, orders, out, outside, paused") {
+		"alone, away, halted, idle, limited, mails, orders, out, outside, paused") {
 		t.Errorf("who does not know the name is not told of those that are there: %v", err)
 	}
 }

@@ -170,10 +170,12 @@ func (t *scalerTarget) answer(ctx context.Context, s replicas.Settings) (replica
 			return replicas.Answer{}, f, errOpen
 		case f.Limited && f.Members < 0:
 			return replicas.Answer{}, f, errLimited
-		case f.Paused && f.Members < 0:
-			return replicas.Answer{}, f, errPaused
 		case f.Known || f.Missing:
-			return replicas.Need(f, s), f, nil
+			a := replicas.Need(f, s)
+			if a.Reason == replicas.Paused && f.Paused && f.Members < 0 {
+				return replicas.Answer{}, f, errPaused
+			}
+			return a, f, nil
 		}
 		select {
 		case <-next:
