@@ -190,7 +190,10 @@ func (t *till) releaseLast(k *claim, numbers []uint64, again, last bool) {
 	for len(numbers)+len(kept) > 0 {
 		var f followers
 		thawed := k.lanes.done(numbers, lost, most, &f)
-		if k.lanes.wentBack(kept, most, &f) || thawed {
+		if len(kept) > 0 { // rarely
+			thawed = k.lanes.wentBack(kept, most, &f) || thawed
+		}
+		if thawed {
 			k.thaw()
 		}
 		t.returnWaiting(f.back)
