@@ -252,11 +252,7 @@ func TestReceivedBesideALapse(t *testing.T) {
 					}})
 				defer stop()
 				for _, ms := range [][]string{{"z", "a1"}, {"a2"}, {"b"}} {
-					for _, m := range ms {
-						if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(m[:1]), Value: []byte(m)}); err != nil {
-							t.Fatal(err)
-						}
-					}
+					produceByKey(t, b, ms...)
 					time.Sleep(500 * time.Millisecond)
 				}
 				time.Sleep(time.Minute)
@@ -303,6 +299,41 @@ func (s *slowReturner) Nack(k *broker.Claim, back []broker.Back) error {
 	return s.lateReceiver.Nack(k, back)
 }
 
+// A twoHeld is a handler that takes long with y and z, so that two workers have no time for others, and keeps what it was called
+// with, in its order.
+type twoHeld struct {
+	mu     sync.Mutex
+	values []string
+}
+
+func (h *twoHeld) handle(_ context.Context, m *consumer.Message) error {
+	v := string(m.Value)
+	h.mu.Lock()
+	h.values = append(h.values, v)
+	h.mu.Unlock()
+	if v == "y" || v == "z" {
+		time.Sleep(2 * time.Second)
+	}
+	return nil
+}
+
+// others are all but y and z.
+func (h *twoHeld) others() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.values), func(v string) bool { return v == "y" || v == "z" })
+}
+
+// produceByKey produces values, each with its first letter as its key.
+func produceByKey(t *testing.T, b *membroker.Broker, values ...string) {
+	t.Helper()
+	for _, v := range values {
+		if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(v[:1]), Value: []byte(v)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestReceivedBesideAReturn: a message goes back, as its lease ran out, and so does what waits behind it in its lane. Before that
 // one is back, the first comes again and is handled, and a later one is received. It waits for the one in between.
 func TestReceivedBesideAReturn(t *testing.T) {
@@ -312,34 +343,17 @@ func TestReceivedBesideAReturn(t *testing.T) {
 				b := membroker.New(membroker.Config{Leased: leased, Topics: map[string]int{"in": 1}, Lease: time.Minute})
 				src := &slowReturner{slow: "a2"}
 				src.Source, src.lapsed = b.Source(membroker.SourceConfig{Topics: []string{"in"}}), "a1"
-				var done []string
-				var mu sync.Mutex
+				var done twoHeld
 				_, stop := quiet(t, consumer.Config{Source: src, Order: consumer.OrderKey, Pool: consumer.Pool{Min: 2, Max: 2},
-					Handler: func(_ context.Context, m *consumer.Message) error {
-						mu.Lock()
-						done = append(done, string(m.Value))
-						mu.Unlock()
-						if m.Key[0] == 'z' {
-							time.Sleep(2 * time.Second)
-						}
-						return nil
-					}})
+					Handler: done.handle})
 				defer stop()
 				for _, ms := range [][]string{{"y", "z", "a1", "a2"}, {"a3"}, {"a4"}} {
-					for _, m := range ms {
-						key := m[:1]
-						if m == "y" {
-							key = "z1"
-						}
-						if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: []byte(m)}); err != nil {
-							t.Fatal(err)
-						}
-					}
+					produceByKey(t, b, ms...)
 					time.Sleep(3 * time.Second)
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				as := slices.DeleteFunc(done, func(m string) bool { return m[0] != 'a' })
+				as := done.others()
 				if want := []string{"a1", "a2", "a3", "a4"}; !slices.Equal(as, want) {
 					t.Errorf("%v were handled, want %v in this order", as, want)
 				}
@@ -399,9 +413,7 @@ func TestReceivedBesideALateAck(t *testing.T) {
 					}})
 				defer stop()
 				for _, m := range []string{"a1", "a2", "a3"} {
-					if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte("a"), Value: []byte(m)}); err != nil {
-						t.Fatal(err)
-					}
+					produceByKey(t, b, m)
 					time.Sleep(500 * time.Millisecond)
 				}
 				time.Sleep(time.Minute)
@@ -425,47 +437,22 @@ func TestComesAgainBesideItsReturn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := membroker.New(membroker.Config{Leased: leased, Topics: map[string]int{"in": 1}, Lease: time.Minute})
 				src := &lateReceiver{Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}), lapsed: "a1"}
-				var mu sync.Mutex
-				var done []string
-				back := 0
+				var done twoHeld
+				var back atomic.Int64
 				_, stop := quiet(t, consumer.Config{Source: src, Order: consumer.OrderKey, Pool: consumer.Pool{Min: 2, Max: 2},
 					Observers: []consumer.Observer{func(e consumer.Event) {
-						g, is := e.(consumer.GivenBack)
-						if !is {
-							return
-						}
-						mu.Lock()
-						back += g.N
-						slow := back < 20
-						mu.Unlock()
-						if slow {
+						if g, is := e.(consumer.GivenBack); is && back.Add(int64(g.N)) < 20 {
 							time.Sleep(time.Second)
 						}
 					}},
-					Handler: func(_ context.Context, m *consumer.Message) error {
-						mu.Lock()
-						done = append(done, string(m.Value))
-						mu.Unlock()
-						if m.Key[0] == 'z' {
-							time.Sleep(2 * time.Second)
-						}
-						return nil
-					}})
+					Handler: done.handle})
 				defer stop()
-				for _, m := range []string{"z", "y", "a1", "a2"} {
-					key := map[string]string{"y": "z2", "z": "z1"}[m]
-					if key == "" {
-						key = "a"
-					}
-					if err := b.Produce(broker.Outgoing{Topic: "in", Key: []byte(key), Value: []byte(m)}); err != nil {
-						t.Fatal(err)
-					}
-				}
+				produceByKey(t, b, "z", "y", "a1", "a2")
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				as := slices.DeleteFunc(done, func(m string) bool { return m[0] != 'a' })
-				if want := []string{"a1", "a2"}; !slices.Equal(as, want) || back != 2 {
-					t.Errorf("%v were handled, want %v; %d went back, want 2", as, want, back)
+				as := done.others()
+				if want := []string{"a1", "a2"}; !slices.Equal(as, want) || back.Load() != 2 {
+					t.Errorf("%v were handled, want %v; %d went back, want 2", as, want, back.Load())
 				}
 			})
 		})
