@@ -42,20 +42,19 @@ func TestRefusedBatchStaysABatch(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		calls, small := 0, 0
+		var calls, small atomic.Int32 // of several workers
 		r := start(t, b, consumer.Config{
 			Retry:      consumer.Retry{MaxAttempts: 3, Backoff: consumer.Backoff{Initial: time.Second, Max: time.Second, Jitter: -1}},
 			DeadLetter: &consumer.DeadLetter{Publisher: b.Publisher(), Topic: "dead"},
 			Batch: &consumer.Batch{Size: size, Handler: func(_ context.Context, ms []*consumer.Message) error {
-				calls++
-				switch {
-				case calls > 10:
+				switch n := calls.Add(1); {
+				case n > 10:
 					if slices.ContainsFunc(ms, func(m *consumer.Message) bool { return string(m.Value) == "7" }) {
 						return errors.New("poison")
 					}
 					return nil
 				case len(ms) < size:
-					small++
+					small.Add(1)
 				}
 				return consumer.Overloaded(errors.New("busy"), 0)
 			}}})
@@ -63,8 +62,8 @@ func TestRefusedBatchStaysABatch(t *testing.T) {
 		if err := r.end(); err != nil {
 			t.Error(err)
 		}
-		if small > 0 {
-			t.Errorf("%d of the first %d calls were with less than the batch that was refused", small, min(calls, 10))
+		if n := small.Load(); n > 0 {
+			t.Errorf("%d of the first %d calls were with less than the batch that was refused", n, min(calls.Load(), 10))
 		}
 		wantUnsettled(t, b, 0)
 		if got := out(b, "dead"); !slices.Equal(got, []string{"7"}) {
