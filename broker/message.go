@@ -50,7 +50,8 @@ type Message struct {
 	Claim *Claim
 }
 
-// Time returns the message's time. It is the zero time's Unix epoch when the broker gave none.
+// Time returns the message's time, in the local time zone. Where the broker gave none it is 1970-01-01 00:00 UTC (Nanos is 0),
+// for which IsZero is false.
 func (m *Message) Time() time.Time { return time.Unix(0, m.Nanos) }
 
 // Log names the log that Offset counts in: a topic's partition, or a stream, from its creation until it is deleted. One that is

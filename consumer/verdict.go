@@ -72,12 +72,12 @@ func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
 // Overloaded says that what the handler calls has enough to do and refused: a 429, a full connection pool. The next attempt is
-// not before after; after <= 0: when the backoff says. From after on the wait grows as the backoff does, and those that are told
-// the same are spread over a share of it (Backoff.Jitter). It counts as an attempt, and a message is not given up for it before
-// there were a hundred, or GiveUpAfter has passed: that others are served first is no fault of its own. Beyond that it tells the
-// pool: a refusal is quick, so without a word it looks like throughput. Where clearly more than one call in sixteen is refused,
-// the pool makes do with fewer workers and tries more again after a while; not where fewer are refused as often, as by the limit
-// of one customer. Overloaded(nil, after) is nil.
+// not before after; after <= 0: when the backoff says. From after on the wait grows as the backoff does, to Backoff.Max or to
+// after, whichever is longer, and those that are told the same are spread over a share of it (Backoff.Jitter). It counts as an
+// attempt, and a message is not given up for it before there were a hundred, or GiveUpAfter has passed: that others are served
+// first is no fault of its own. Beyond that it tells the pool: a refusal is quick, so without a word it looks like throughput.
+// Where clearly more than one call in sixteen is refused, the pool makes do with fewer workers and tries more again after a
+// while; not where fewer are refused as often, as by the limit of one customer. Overloaded(nil, after) is nil.
 func Overloaded(err error, after time.Duration) error {
 	if err == nil {
 		return nil

@@ -2,7 +2,7 @@
 //
 //	consumer.Chain(
 //		middleware.Logging(log, zerolog.DebugLevel), // sees what all others made of it
-//		dedup.Middleware,                            // a repeat costs neither a token nor a call
+//		dedup,                                       // a repeat costs neither a token nor a call
 //		limit.Middleware,                            // waits before the timeout begins
 //		breaker.Middleware,                          // waits too; a timeout inside counts as a failure
 //		middleware.Timeout(5*time.Second),
