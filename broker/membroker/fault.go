@@ -156,7 +156,10 @@ func (b *Broker) ForgetSettles(group string, d time.Duration) int {
 	return n
 }
 
-// Redeliver delivers a message again, whether it is settled here or out.
+// Redeliver has the broker deliver a message once more, as after an ack that was lost on its way. The source passes it over if
+// it still knows that it is out or settled, as those of all adapters do: then no handler sees it twice, and nil is returned.
+// For a second run of the handler Steal the partition while it runs, or Kill the source and have another one. Where Leased the
+// partition is -1, and what the broker has down as settled is an error.
 func (b *Broker) Redeliver(group, topic string, partition int32, offset int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
