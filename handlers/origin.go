@@ -36,7 +36,7 @@ func origin(fs []field, m *consumer.Message) []field {
 	if m.Offset >= 0 {
 		add("Longshore-Offset", "LONGSHORE_OFFSET", strconv.FormatInt(m.Offset, 10))
 	}
-	if id := identity(m); id != "" {
+	if id := Identity(m); id != "" {
 		add(broker.HeaderID, "LONGSHORE_ID", id)
 	}
 	if m.Key != nil {
@@ -51,10 +51,12 @@ func origin(fs []field, m *consumer.Message) []field {
 
 const headerOmitted = broker.ReservedPrefix + "Omitted"
 
-// identity names m, the same at each delivery, so that a receiver can tell a repeat: topic/partition/offset/id/time, the time in
-// Unix nanoseconds, in printable ASCII; or empty where the broker gives nothing to tell messages apart by. The time is in it
-// because a recreated stream or topic uses its offsets again.
-func identity(m *consumer.Message) string {
+// Identity names a message, the same at each delivery and in each process, so that a receiver can tell a repeat: an
+// Idempotency-Key for example. It is what webhook sends as Longshore-Id: topic/partition/offset/id/time, the time in Unix
+// nanoseconds, in printable ASCII; or empty where the broker gives nothing to tell messages apart by (core NATS). The time is
+// in it because a recreated stream or topic uses its offsets again. A dead letter that is replayed is another message; where
+// that must be the same call, too, take an id out of the payload.
+func Identity(m *consumer.Message) string {
 	if !identified(m) {
 		return ""
 	}

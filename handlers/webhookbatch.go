@@ -65,7 +65,7 @@ func (c WebhookConfig) checkEncoding(errs OptionErrors) OptionErrors {
 
 // element is m in the array.
 func (c WebhookConfig) element(m *consumer.Message) ([]byte, error) {
-	e := element{ID: identity(m), Topic: m.Topic, Attempt: max(1, m.Attempt), Value: json.RawMessage("null")}
+	e := element{ID: Identity(m), Topic: m.Topic, Attempt: max(1, m.Attempt), Value: json.RawMessage("null")}
 	if m.Partition >= 0 {
 		e.Partition = &m.Partition
 	}

@@ -56,7 +56,8 @@ func (l *ConcurrencyLimit) Set(limit int) error {
 // ShareBy makes the limit one of all processes together: this one has the part of it that its sources say it has of the work,
 // and follows when that changes; calls that run go on. The part is rounded down, but is one call at least, so that all processes
 // together exceed a limit below their number. Give it all sources of the consumer, that of retry topics too, before the consumer
-// runs. It fails where one of them cannot tell, and then nothing is changed.
+// runs; of two sources of one group in a process each counts the group's partitions, so the part is too small. It fails where one
+// of them cannot tell, and then nothing is changed.
 func (l *ConcurrencyLimit) ShareBy(sources ...broker.Sharer) error {
 	by, err := shareBy(sources)
 	if err != nil {

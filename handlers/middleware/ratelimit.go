@@ -33,7 +33,8 @@ func (l *RateLimit) Kind() string { return "rate_limit" }
 
 // ShareBy makes the limit one of all processes together: this one has the part of it that its sources say it has of the work,
 // and follows when that changes. So it has of burst, rounded down, but one call at least. Give it all sources of the consumer,
-// that of retry topics too, before the consumer runs. It fails where one of them cannot tell, and then nothing is changed.
+// that of retry topics too, before the consumer runs; of two sources of one group in a process each counts the group's
+// partitions, so the part is too small. It fails where one of them cannot tell, and then nothing is changed.
 func (l *RateLimit) ShareBy(sources ...broker.Sharer) error {
 	by, err := shareBy(sources)
 	if err != nil {
