@@ -128,6 +128,47 @@ func TestOrderBesideMessagesThatAreRemoved(t *testing.T) {
 	})
 }
 
+// What a stream let go of while a process handles it, another one that gets the turn cannot know: it goes on beside that handler,
+// whose process is told, and has RevokeWait.
+func TestTurnBesideAMessageThatIsRemoved(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	sc := must(a.js.Stream(t.Context(), "S")).CachedInfo().Config
+	sc.MaxMsgsPerSubject = 1
+	must(a.js.UpdateStream(t.Context(), sc))
+	cfg := pinConfig(ts.url())
+	cfg.RevokeWait = time.Minute
+	before := open(t, cfg, inOrder)
+	a.publish(1, 1)
+	out := receive(t, before, 1)
+	a.publish(2, 2)
+	eventually(t, "the stream has the newest alone", func() bool {
+		return must(a.js.Stream(t.Context(), "S")).CachedInfo().State.FirstSeq == 2
+	})
+	inStreamOrder(t, before, 2, 1)
+	next := drainAll(open(t, cfg, inOrder))
+	a.unpin()
+	a.publish(3, 3)
+	eventually(t, "the next one goes on, for all that the server has is settled", func() bool { return next.got(3) })
+	eventually(t, "the one before is told", func() bool { return !out[0].Claim.Startable() })
+	select {
+	case <-out[0].Claim.Ended():
+		t.Error("its handlers had no time")
+	default:
+	}
+	ack(t, before, out...)
+	eventually(t, "it has no turn any more, when nothing is out", func() bool {
+		select {
+		case <-out[0].Claim.Ended():
+			return true
+		default:
+			return false
+		}
+	})
+	next.stop(t)
+	a.settled()
+}
+
 // inStreamOrder receives n messages from an offset on, in the order of the stream, and acks them.
 func inStreamOrder(t *testing.T, s *opened, from int64, n int) {
 	t.Helper()
