@@ -141,6 +141,15 @@ type Description struct {
 	Port   int
 }
 
+// Readers names all that share the messages, among those that may read the same ones: a durable is one of its stream, and another
+// stream, which may be a mirror of that, may have one of the same name.
+func (d Description) Readers() string {
+	if d.Stream == "" {
+		return d.Group
+	}
+	return d.Stream + "/" + d.Group
+}
+
 // A SelfReader can tell that it would read what a publisher publishes, so that a consumer is not made to read its own dead
 // letters. Unlike the others it is asked before Open.
 type SelfReader interface {

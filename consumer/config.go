@@ -269,7 +269,7 @@ func (c *Config) who() string {
 	who := c.Name
 	for _, in := range c.inputs() {
 		if d, ok := in.Source.(broker.Describer); ok {
-			who += "/" + d.Describe().Group
+			who += "/" + d.Describe().Readers()
 		}
 	}
 	return who

@@ -34,8 +34,8 @@ type Factory func(s *Setup, o Options) (consumer.Handler, error)
 type Setup struct {
 	// Consumer is the consumer's name, for logs, and see Group. Defaults to none.
 	Consumer string
-	// Group is what the consumer shares its messages in with other processes: the groups, or durables, of its sources. With Consumer
-	// it tells what publish hands on from what another consumer makes of the same messages. Defaults to none.
+	// Group is what the consumer shares its messages in with other processes: the groups, or streams and durables, of its sources.
+	// With Consumer it tells what publish hands on from what another consumer makes of the same messages. Defaults to none.
 	Group string
 	// Logger is what handlers log to, log among them. Build sets it where it is nil, to one that writes nothing.
 	Logger *zerolog.Logger

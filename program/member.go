@@ -91,12 +91,12 @@ func (a *assembly) newMember(name string, c *config.Consumer, from []adapter) *m
 	return m
 }
 
-// groupsOf are the groups, or durables, of a consumer's sources.
+// groupsOf are the groups, or streams and durables, of a consumer's sources.
 func groupsOf(inputs []consumer.Input) string {
 	var names []string
 	for _, in := range inputs {
 		if d, ok := in.Source.(broker.Describer); ok {
-			names = append(names, d.Describe().Group)
+			names = append(names, d.Describe().Readers())
 		}
 	}
 	return strings.Join(names, "/")
