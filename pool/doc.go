@@ -45,7 +45,8 @@
 // how many there may be); the tally of totals; and the ending. Around it are those that have a goroutine: Worker, manager,
 // scanner. Pool makes them and is what others see.
 //
-//	pool.go, config.go   a Pool, and what it is told; submit.go: its two doors; group.go: units with a result; stats.go: a look
+//	pool.go, config.go   a Pool, and what it is told; submit.go: its two doors; sweep.go: takes out what is empty; group.go: units
+//	                     with a result; stats.go: a look
 //	floor.go             the floor; handoff.go, crew.go, queue.go, waiter.go, tally.go, ending.go: its parts
 //	worker.go            a worker; scan.go: the scanner, which looks for those that are held up
 //	manager.go           the loop: it sees, estimate.go (pace.go) makes Rates of that, the policy decides, guard.go keeps the

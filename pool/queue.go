@@ -8,15 +8,22 @@ type item[T any] struct {
 
 // ring is a double-ended queue that grows and never shrinks under the size it needed once. Its size is a power of two.
 type ring[T any] struct {
-	buf  []item[T]
-	head int
-	len  int
+	buf    []item[T]
+	head   int
+	len    int
+	pushed moment
 }
+
+// A moment is how many were pushed until then.
+type moment struct{ front, back uint64 }
+
+func (r *ring[T]) at(i int) *item[T] { return &r.buf[(r.head+i)&(len(r.buf)-1)] }
 
 func (r *ring[T]) pushBack(x item[T]) {
 	r.grow()
-	r.buf[(r.head+r.len)&(len(r.buf)-1)] = x
+	*r.at(r.len) = x
 	r.len++
+	r.pushed.back++
 }
 
 func (r *ring[T]) pushFront(x item[T]) {
@@ -24,6 +31,7 @@ func (r *ring[T]) pushFront(x item[T]) {
 	r.head = (r.head - 1) & (len(r.buf) - 1)
 	r.buf[r.head] = x
 	r.len++
+	r.pushed.front++
 }
 
 func (r *ring[T]) popFront() item[T] {
