@@ -189,8 +189,8 @@ func (k *claim) idle() bool {
 	return k.first == nil
 }
 
-// empty lets go of messages that were taken from a live work before anybody started them: the work stays in the pool's queue for
-// as long as all workers are in handlers, and these are in nobody's budget any more. Under the lock, for who looks at live works.
+// empty lets go of messages that were taken from a live work before anybody started them: they are in nobody's budget any more,
+// and stay in memory with all that was allocated beside them. Under the lock, for who looks at live works.
 func (k *claim) empty(ms []broker.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -57,7 +57,7 @@ func New(cfg Config) (*Consumer, error) {
 	judge := &judge{cfg: of, tell: c.tell, till: c.till, batches: c.batches, parked: c.parked, letters: c.letters, retries: retries}
 	c.workers = newWorkers(of, c.tell, c.till, judge, &c.tell.pace)
 	c.watchdog = newWatchdog(of, c.tell, c.till, judge, c.workers)
-	c.revoker = newRevoker(c.claims, c.till, c.batches, c.parked, c.letters)
+	c.revoker = newRevoker(c.claims, c.till, c.queue, c.batches, c.parked, c.letters)
 	c.budgets = &budgets{cfg: of, feeds: c.feeds, queue: c.queue, till: c.till, retries: retries}
 	c.intake = &intake{
 		cfg: of, feeds: c.feeds, claims: c.claims, revoker: c.revoker, retries: retries, queue: c.queue, till: c.till, tell: c.tell,

@@ -15,6 +15,7 @@ func (c *Consumer) drain() (until time.Time) {
 	for _, k := range c.claims.all() {
 		c.revoker.clear(k, "drain")
 	}
+	c.queue.sweep()
 	if c.till.wait(c.cfg.DrainTimeout) {
 		return time.Now().Add(c.cfg.CancelGrace)
 	}

@@ -150,6 +150,13 @@ func (q *queue) requeue(w *work) (refused []*work) {
 	return nil
 }
 
+// sweep takes works out that were emptied while they waited: no worker need come by for them.
+func (q *queue) sweep() {
+	for _, w := range q.pool.Sweep() {
+		w.k.leave(w)
+	}
+}
+
 // expect announces n messages that wait for others here; a negative n takes back what will not come.
 func (q *queue) expect(n int) { q.pool.Expect(n) }
 

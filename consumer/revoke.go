@@ -11,6 +11,7 @@ import (
 type revoker struct {
 	claims  *claims
 	till    *till
+	queue   *queue
 	batches *batches
 	parked  *parking
 	letters *letters
@@ -23,8 +24,9 @@ type revoker struct {
 	turned []*claim // those that are no longer open, or have ended, since the last look
 }
 
-func newRevoker(c *claims, t *till, b *batches, p *parking, l *letters) *revoker {
-	return &revoker{claims: c, till: t, batches: b, parked: p, letters: l, gone: make(chan struct{}), wake: make(chan struct{}, 1)}
+func newRevoker(c *claims, t *till, q *queue, b *batches, p *parking, l *letters) *revoker {
+	return &revoker{claims: c, till: t, queue: q, batches: b, parked: p, letters: l,
+		gone: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
 // follow has a claim watched; it does not block.
@@ -74,6 +76,9 @@ func (r *revoker) look() {
 	for _, k := range turned {
 		r.watch(k)
 	}
+	if len(turned) > 0 {
+		r.queue.sweep()
+	}
 }
 
 // watch does what k's turn asks for. A claim may be looked at more often than it turned.
@@ -92,7 +97,7 @@ func (r *revoker) watch(k *claim) {
 }
 
 // clear ends the start of new work of k: what has returned and is unsettled is acked, what is unstarted or parked goes back, what
-// runs goes on. Works that wait for a worker stay in the pool's queue, empty, and keep no message in memory.
+// runs goes on. Works that wait for a worker stay in the pool's queue, empty, until it is swept, and keep no message in memory.
 func (r *revoker) clear(k *claim, reason string) {
 	var back []broker.Back
 	var lanes []uint64
