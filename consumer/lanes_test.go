@@ -34,6 +34,7 @@ func TestLanesAgainstModel(t *testing.T) {
 		l := newLanes(Lane{Limit: limit, Full: rapid.SampledFrom([]LanePolicy{LaneBlock, LaneDeadLetter}).Draw(t, "policy")},
 			newLaneSpares())
 		claims := []*claim{{}, {}, {}}
+		highest := rapid.SampledFrom([]uint64{2, 40}).Draw(t, "lanes") // of few, each has more
 		model, of := laneModel{}, map[int64]*claim{}
 		crowds, fulls := latch{limit, limit / 2, map[uint64]bool{}}, latch{l.hold, l.thaw, map[uint64]bool{}}
 		var st stash
@@ -42,30 +43,97 @@ func TestLanesAgainstModel(t *testing.T) {
 			crowds.see(number, len(model[number])-1)
 			fulls.see(number, len(model[number])-1)
 		}
+		var kept []lapse
+		gone := map[uint64][]int64{} // what went back, by lane
+		keeps := func(number uint64) bool {
+			return slices.ContainsFunc(kept, func(l lapse) bool { return l.number == number })
+		}
+		var wantBack []int64
+		var wantKept []lapse
+		// free takes a lane out of the model, or what follows or goes back out of it, and out of f.next what follows in it.
+		free := func(t *rapid.T, number uint64, again *claim, most, lanes int, f *followers) {
+			rest, keeps := model[number][1:], false
+			for len(rest) > 0 && (of[rest[0]] == again || of[rest[0]].closed.Load()) {
+				wantBack = append(wantBack, rest[0])
+				if of[rest[0]] == again && !keeps {
+					wantKept, keeps = append(wantKept, lapse{k: again, number: number, offset: rest[0]}), true
+				}
+				gone[number] = append(gone[number], rest[0])
+				rest = rest[1:]
+			}
+			crowds.see(number, len(rest))
+			fulls.see(number, len(rest))
+			if keeps {
+				model[number] = append(model[number][:1:1], rest...)
+				return
+			}
+			n := 0
+			if l.clears && crowds.lanes[number] || len(rest) < lanes {
+				most = 1
+			}
+			for n < min(most, len(rest)) && of[rest[n]] == of[rest[0]] {
+				n++
+			}
+			if len(rest) == 0 {
+				delete(model, number)
+				see(number)
+				return
+			}
+			if len(f.next) == 0 {
+				t.Fatalf("nothing of lane %d follows, want %v", number, rest[:n])
+			}
+			if got := len(f.next[0].ms); got > n || got < min(n, copied) {
+				t.Fatalf("%d of lane %d follow, want %d, or %d at least", got, number, n, copied)
+			}
+			n = len(f.next[0].ms)
+			sameOffsets(t, "next", f.next[:1], rest[:n])
+			f.next = f.next[1:]
+			model[number] = rest[n-1:] // those that follow are one at large
+			see(number)
+		}
+		// freed looks at what is left of f, and notes which lanes are kept.
+		freed := func(t *rapid.T, f *followers, thawed, wasFull bool) {
+			if thawed != (wasFull && len(fulls.lanes) == 0) {
+				t.Fatalf("it says thawed %v; full before: %v, now %v", thawed, wasFull, fulls.lanes)
+			}
+			if len(f.next) > 0 {
+				t.Fatalf("%d rows too many follow", len(f.next))
+			}
+			sameOffsets(t, "back", f.back, wantBack)
+			if !slices.Equal(f.kept, wantKept) {
+				t.Fatalf("%v are kept, want %v", f.kept, wantKept)
+			}
+			kept = append(kept, f.kept...)
+			wantBack, wantKept = nil, nil
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"keep": func(t *rapid.T) {
 				l.keep([]uint64{rapid.Uint64Range(0, 40).Draw(t, "number")})
 			},
 			"add": func(t *rapid.T) {
 				k := rapid.SampledFrom(claims).Draw(t, "claim")
-				numbers := rapid.SliceOfN(rapid.Uint64Range(0, 40), 1, 20).Draw(t, "numbers")
+				numbers := rapid.SliceOfN(rapid.Uint64Range(0, highest), 1, 20).Draw(t, "numbers")
 				ms := make([]broker.Message, len(numbers))
 				var starts []int64
 				becomes, is := false, false
 				for i, number := range numbers {
-					ms[i].Offset = next
-					of[next] = k
+					o := next
+					if back := gone[number]; len(back) > 0 && rapid.Bool().Draw(t, "comes again") {
+						o, gone[number] = back[0], back[1:]
+					} else {
+						next++
+					}
+					ms[i].Offset, of[o] = o, k
 					if number == 0 || len(model[number]) == 0 {
-						starts = append(starts, next)
+						starts = append(starts, o)
 					}
 					if number != 0 {
 						was := crowds.lanes[number]
-						model[number] = append(model[number], next)
+						model[number] = append(model[number], o)
 						see(number)
 						becomes = becomes || crowds.lanes[number] && !was
 						is = is || fulls.lanes[number]
 					}
-					next++
 				}
 				took := l.add(k, 0, ms, slices.Clone(numbers), &st)
 				var got []int64
@@ -82,7 +150,7 @@ func TestLanesAgainstModel(t *testing.T) {
 			"done": func(t *rapid.T) {
 				var numbers []uint64
 				for number := uint64(1); number <= 40; number++ {
-					if len(model[number]) > 0 && rapid.Bool().Draw(t, "settled") {
+					if len(model[number]) > 0 && !keeps(number) && rapid.Bool().Draw(t, "settled") {
 						numbers = append(numbers, number)
 					}
 				}
@@ -90,62 +158,31 @@ func TestLanesAgainstModel(t *testing.T) {
 				most := rapid.IntRange(1, 20).Draw(t, "most")
 				var f followers
 				thawed := l.done(numbers, again, most, &f)
-				next := f.next
-				var wantBack []int64
-				var wantKept []uint64
 				for _, number := range numbers {
-					rest, kept := model[number][1:], false
-					for len(rest) > 0 && (of[rest[0]] == again || of[rest[0]].closed.Load()) {
-						wantBack, kept = append(wantBack, rest[0]), kept || of[rest[0]] == again
-						rest = rest[1:]
-					}
-					crowds.see(number, len(rest))
-					fulls.see(number, len(rest))
-					if kept {
-						wantKept = append(wantKept, number)
-						model[number] = append(model[number][:1:1], rest...)
-						continue
-					}
-					n, most := 0, most
-					if l.clears && crowds.lanes[number] || len(rest) < len(numbers) {
-						most = 1
-					}
-					for n < min(most, len(rest)) && of[rest[n]] == of[rest[0]] {
-						n++
-					}
-					if len(rest) == 0 {
-						delete(model, number)
-						see(number)
-						continue
-					}
-					if len(next) == 0 {
-						t.Fatalf("nothing of lane %d follows, want %v", number, rest[:n])
-					}
-					if got := len(next[0].ms); got > n || got < min(n, copied) {
-						t.Fatalf("%d of lane %d follow, want %d, or %d at least", got, number, n, copied)
-					}
-					n = len(next[0].ms)
-					sameOffsets(t, "next", next[:1], rest[:n])
-					next = next[1:]
-					model[number] = rest[n-1:] // those that follow are one at large
-					see(number)
+					free(t, number, again, most, len(numbers), &f)
 				}
-				if thawed != (wasFull && len(fulls.lanes) == 0) {
-					t.Fatalf("done says thawed %v; full before: %v, now %v", thawed, wasFull, fulls.lanes)
-				}
-				if len(next) > 0 {
-					t.Fatalf("%d rows too many follow", len(next))
-				}
-				sameOffsets(t, "back", f.back, wantBack)
-				var kept []uint64
-				for _, l := range f.kept {
-					if kept = append(kept, l.number); l.k != again || !slices.Contains(wantBack, l.offset) {
-						t.Fatalf("%d went back from lane %d; back: %v", l.offset, l.number, wantBack)
+				freed(t, &f, thawed, wasFull)
+			},
+			"went back": func(t *rapid.T) {
+				var some []lapse
+				kept = slices.DeleteFunc(kept, func(l lapse) bool {
+					is := rapid.Bool().Draw(t, "is back")
+					if is {
+						some = append(some, l)
 					}
+					return is
+				})
+				wasFull, most := len(fulls.lanes) > 0, rapid.IntRange(1, 20).Draw(t, "most")
+				var f followers
+				thawed := l.wentBack(some, most, &f)
+				for _, l := range some {
+					again, rest := l.k, model[l.number][1:]
+					if i := slices.IndexFunc(rest, func(o int64) bool { return o >= l.offset }); i < 0 || rest[i] == l.offset {
+						again = nil
+					}
+					free(t, l.number, again, most, len(some), &f)
 				}
-				if !slices.Equal(kept, wantKept) {
-					t.Fatalf("%v are kept, want %v", kept, wantKept)
-				}
+				freed(t, &f, thawed, wasFull)
 			},
 			"close": func(t *rapid.T) {
 				i := rapid.IntRange(0, len(claims)-1).Draw(t, "claim")
@@ -159,6 +196,7 @@ func TestLanesAgainstModel(t *testing.T) {
 					model[number] = append(offsets[:1:1], slices.DeleteFunc(slices.Clone(offsets[1:]), func(o int64) bool {
 						if of[o] == k {
 							want[o] = true
+							gone[number] = append(gone[number], o)
 						}
 						return of[o] == k
 					})...)
@@ -180,7 +218,7 @@ func TestLanesAgainstModel(t *testing.T) {
 			},
 			"put back": func(t *rapid.T) {
 				number, k := rapid.Uint64Range(1, 40).Draw(t, "lane"), rapid.SampledFrom(claims).Draw(t, "claim")
-				if len(model[number]) == 0 {
+				if len(model[number]) == 0 || keeps(number) {
 					t.Skip("nothing of it is at large")
 				}
 				ms := make([]broker.Message, rapid.IntRange(0, 5).Draw(t, "n"))
