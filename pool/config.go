@@ -49,8 +49,8 @@ type Config[T any] struct {
 	// Strict takes from the classes by rank instead: from a later one only while all before it are empty, except that one that waits
 	// is never passed over more than about a hundred times in a row. Of Weights only the number counts then. Defaults to false.
 	Strict bool
-	// Count says how many messages a T holds, when it is taken in and when its handling starts. It counts messages in arrivals,
-	// backlog and handler time, and it must be safe to call from any goroutine. Defaults to 1 for each T.
+	// Count says how many messages a T holds, when it is taken in, when its handling starts, and in Sweep. It counts messages in
+	// arrivals, backlog and handler time, and it must be safe to call from any goroutine. Defaults to 1 for each T.
 	Count func(T) int
 
 	// Scan is the least time between two looks at the T's in hand, for Split and Held; without either there are none. A T is
