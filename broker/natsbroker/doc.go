@@ -33,7 +33,7 @@
 //	                 doer sees of it
 //	stock.go         a delivery's way in: redelivered, finished before, not due, or new; and its way out to the engine; flow.go:
 //	                 whether both are open
-//	settle.go        ack and nack
+//	settle.go        ack and nack; lastdelivery.go: what the server delivers no more
 //	session.go       one claim on one consumer
 //	slots.go         what is here: the table behind Message.Token
 //	pull.go          how much to ask for, and what an answer means; pulls.go: by which inbox, and when; pullmeter.go: how long it

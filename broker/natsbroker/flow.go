@@ -18,5 +18,8 @@ func (f *flow) err() error {
 	return f.fatal
 }
 
+// ends says whether nothing will be handed out any more.
+func (f *flow) ends() bool { return f.stopped || f.closing || f.fatal != nil }
+
 // givesBack says whether what is not handed out goes back.
 func (f *flow) givesBack() bool { return f.stopped || f.paused || f.fatal != nil }

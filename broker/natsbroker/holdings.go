@@ -67,7 +67,7 @@ func (h *holdings) nack(c *broker.Claim, back []broker.Back) error {
 	return t.Err()
 }
 
-// lapsed says whether the lease of what is out has run out.
+// lapsed says whether the lease of what is out has run out, so that another process may have it.
 func (h *holdings) lapsed(c *broker.Claim, token uint64) bool {
 	ses := h.sessionOf(c)
 	if ses == nil {
@@ -76,7 +76,7 @@ func (h *holdings) lapsed(c *broker.Claim, token uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := ses.slots.out(token)
-	return i != noSlot && h.stock.leases.expired(&ses.slots.all[i], h.stock.clock.now())
+	return i != noSlot && h.stock.lapsed(&ses.slots.all[i], h.stock.clock.now())
 }
 
 // sessionOf returns the session that c is the claim of; nil when it is none of this source.

@@ -178,7 +178,7 @@ func (s pinSide) gathered(ses *session, info *jetstream.ConsumerInfo, gone remov
 	}
 	switch p.gathered(c, ses.slots.above(floor, gone), exact, now, k.leases.ackWait) {
 	case gatherBack:
-		k.giveBackIf(ses, mayBeSettled)
+		k.giveBackIf(ses, k.mayBeSettled)
 		k.bells.pin.Ring()
 	case gatherDone:
 		k.giveBackIf(ses, isSettled)

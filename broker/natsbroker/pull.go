@@ -45,6 +45,12 @@ func (c *credit) here() (n int, bytes int64) {
 func (c *credit) buffer(size int) { c.gate.Hold(1, int64(size)) }
 func (c *credit) drop(size int)   { c.gate.Hold(-1, -int64(size)) }
 
+// keep counts one that was handed out as buffered again.
+func (c *credit) keep(size int) {
+	c.gate.Free(1, int64(size))
+	c.buffer(size)
+}
+
 // handOut counts a buffered message as out.
 func (c *credit) handOut(size int) {
 	c.gate.Hold(-1, -int64(size))

@@ -65,7 +65,7 @@ func (s *session) sort() {
 func (s *session) handOut(m *broker.Message, i int32, log string, cfg *Config) {
 	sl := &s.slots.all[i]
 	msg := sl.msg
-	sl.msg, sl.state = nil, slotOut
+	sl.state = slotOut
 	s.out++
 	*m = broker.Message{
 		Topic:     msg.Subject,
@@ -113,8 +113,10 @@ func (r *ring) push(i int32) {
 	r.n++
 }
 
+func (r *ring) first() int32 { return r.buf[r.head] }
+
 func (r *ring) pop() int32 {
-	i := r.buf[r.head]
+	i := r.first()
 	r.head = (r.head + 1) & (len(r.buf) - 1)
 	r.n--
 	return i

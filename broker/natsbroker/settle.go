@@ -55,6 +55,9 @@ func (s *stock) nack(ses *session, back []broker.Back) (t kit.Tally) {
 		case ses.ended:
 			t.Lost++
 			s.giveBackFenced(ses, sl, b.Delay, now)
+		case s.keeps(ses, sl):
+			s.keep(ses, i, b)
+			continue
 		case s.leases.expired(sl, now):
 			t.Lost++
 		case sl.forgotten: // it comes again

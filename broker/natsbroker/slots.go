@@ -17,7 +17,7 @@ const (
 
 // A slot is one message that is here. The broker.Message that the engine has names it by a token: index and generation.
 type slot struct {
-	msg   *nats.Msg // until it is handed out
+	msg   *nats.Msg // until it is handed out, and longer at its last delivery: see stock.keep
 	reply string    // of the newest delivery, through which a settle goes
 	seq   uint64
 	nanos int64
@@ -25,6 +25,7 @@ type slot struct {
 	since int64  // when it was received first; the clock of the last tick, which is exact enough for MaxHold
 	round uint64 // the first round of extensions that it takes part in
 	nth   uint64 // which of the deliveries that came here is the newest one
+	due   int64  // not handed out before, in nanoseconds of the source's clock
 
 	size      int
 	delivered uint32 // by the server's count, when it was received first

@@ -20,6 +20,9 @@ import (
 // Delivery is at least once. Message.Attempt is an upper bound, since JetStream counts deliveries that no handler saw. Delays of
 // Nack are kept by the server, and occupy MaxAckPending while they wait. With Options.Ordered one process of a consumer at a time
 // gets messages; while one waits for the delay of a Nack, it gets no others.
+//
+// With a max_deliver of the consumer, what was delivered for the last time is kept here by Pause, and by a Nack that the engine
+// could not know to be the last one: it is handed out once more. After Stop both give it back, and the server drops it.
 type Source struct {
 	cfg   Config
 	life  *life

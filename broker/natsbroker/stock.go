@@ -223,26 +223,27 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	if g, ok := ses.at.arrived(d); ok {
 		s.events.Say(broker.Event{Kind: broker.Gap, Claim: ses.claim, From: int64(g.from), N: g.n})
 	}
-	var failed int32
+	var was runsEntry
 	// First deliveries come in the order of the stream. Only what does not can be here, or be finished: after a crash the server
 	// may have forgotten that it delivered a message, and count from 1 again.
 	if d.delivered > 1 || d.stream <= ses.highest {
 		var done bool
-		if failed, done = s.again(ses, m, d); done {
+		if was, done = s.again(ses, m, d); done {
 			return
 		}
 	}
-	if !s.ordered && s.outBefore(d) {
+	last := s.isLast(d.delivered)
+	if !last && !s.ordered && s.outBefore(d.stream, d.nanos) {
 		return // it comes again by its lease
 	}
 	ses.unsorted = ses.unsorted || d.stream < ses.highest
 	ses.highest = max(ses.highest, d.stream)
-	if s.flow.givesBack() && (s.flow.closing || !s.ordered || ses.slots.used == 0) {
+	if s.flow.givesBack() && (s.flow.closing || !s.ordered || ses.slots.used == 0) && (s.flow.ends() || !last) {
 		s.giveBack(m.Reply)
 		s.regather(ses)
 		return
 	}
-	if !s.isLast(d) && s.bareness.of(m) {
+	if !last && s.bareness.of(m) {
 		s.outbox.nak(m.Reply, bareWait, s.leases.untilNow())
 		s.regather(ses)
 		s.bells.watch.Ring()
@@ -254,8 +255,9 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	}
 	i, sl := ses.slots.add(d.stream, d.nanos)
 	sl.msg, sl.reply, sl.size = m, m.Reply, m.Size()
-	sl.delivered, sl.runs, sl.nth = uint32(min(d.delivered, 1<<32-1)), failed, s.came
+	sl.delivered, sl.runs, sl.nth = uint32(min(d.delivered, 1<<32-1)), was.failed, s.came
 	sl.newest = sl.delivered
+	s.postpone(sl, was.due)
 	s.leases.begin(sl)
 	s.pulls.buffer(sl.size)
 	ses.ready.push(i)
@@ -306,20 +308,23 @@ func (s *stock) sessions() []*session { return append(slices.Clip(s.stale), s.se
 
 // outBefore says whether a message is still out under an earlier claim. In an order nothing at all is handed out then, and what
 // comes waits here; see outOfOrder.
-func (s *stock) outBefore(d delivery) bool {
+func (s *stock) outBefore(seq uint64, nanos int64) bool {
 	return slices.ContainsFunc(s.stale, func(ses *session) bool {
-		sl := ses.slots.find(d.stream, d.nanos)
+		sl := ses.slots.find(seq, nanos)
 		return sl != nil && sl.state == slotOut
 	})
 }
 
 // again deals with a message that may have been here before. done: it is dealt with.
-func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done bool) {
+func (s *stock) again(ses *session, m *nats.Msg, d delivery) (was runsEntry, done bool) {
 	if sl := ses.slots.find(d.stream, d.nanos); sl != nil {
 		// It is still here: the settle goes through the newest reply, and the lease counts anew. It is not handed out again.
 		sl.reply, sl.nth, sl.forgotten = m.Reply, s.came, false
 		sl.newest = uint32(min(d.delivered, 1<<32-1)) // if it waits yet, its last attempt is to be known as that
 		s.leases.again(sl)
+		if sl.state == slotOut && s.isLast(d.delivered) {
+			sl.msg = m
+		}
 		if sl.others == othersMay { // it was not settled by then, when the count had fallen already
 			sl.others = othersDidNot
 		}
@@ -327,7 +332,7 @@ func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done
 			// Close gave it back, and the server found our last pull, which it had not yet been told to forget.
 			s.giveBack(m.Reply)
 		}
-		return 0, true
+		return was, true
 	}
 	if ses.back && s.memory.finished.has(d.stream, d.nanos) && !s.outbox.unproven(d.stream) {
 		// The server had taken its ack, and counts anew: somebody wants messages to be handled again.
@@ -342,23 +347,15 @@ func (s *stock) again(ses *session, m *nats.Msg, d delivery) (failed int32, done
 		} else {
 			s.outbox.ack(m.Reply, s.came)
 		}
-		return 0, true
+		return was, true
 	}
-	e, ok := s.memory.runs.get(d.stream, d.nanos)
-	if !ok {
-		return 0, false
-	}
-	if now := s.clock.now(); e.due > now && !s.isLast(d) {
+	was, _ = s.memory.runs.get(d.stream, d.nanos)
+	if now := s.clock.now(); was.due > now && !s.isLast(d.delivered) {
 		// The nak that asked for a delay was lost with its connection.
-		s.outbox.nak(m.Reply, time.Duration(e.due-now), s.leases.untilNow())
-		return 0, true
+		s.outbox.nak(m.Reply, time.Duration(was.due-now), s.leases.untilNow())
+		return was, true
 	}
-	return e.failed, false
-}
-
-// isLast says that the server delivers a message no more: what we give back by ourselves then, it drops.
-func (s *stock) isLast(d delivery) bool {
-	return s.maxDeliver > 0 && d.delivered >= uint64(s.maxDeliver)
+	return was, false
 }
 
 // giveBack gives back what has just come.
@@ -392,10 +389,19 @@ func (s *stock) handOut(dst []broker.Message) (n int) {
 	}
 	ses.sort()
 	room, _, ok := s.pulls.gate.Room()
-	for ok && n < min(len(dst), room) && ses.ready.n > 0 {
-		i := ses.ready.pop()
+	for left := ses.ready.n; ok && n < min(len(dst), room) && left > 0; left-- {
+		i := ses.ready.first()
 		sl := &ses.slots.all[i]
-		if s.leases.expired(sl, now) {
+		waits := s.waits(sl, now)
+		if waits && s.ordered { // and what stands behind it
+			break
+		}
+		ses.ready.pop()
+		if waits {
+			ses.ready.push(i)
+			continue
+		}
+		if s.lapsed(sl, now) {
 			// The process was frozen, or cut off: another one has it by now. If not, it comes again.
 			s.drop(ses, i)
 			if ses.pin.group != "" { // and nothing that stands behind it may be ahead of it then
@@ -406,6 +412,9 @@ func (s *stock) handOut(dst []broker.Message) (n int) {
 		}
 		s.pulls.handOut(sl.size)
 		ses.handOut(&dst[n], i, s.logOf(ses, sl.seq), s.cfg)
+		if !s.last(sl) {
+			sl.msg = nil
+		}
 		n++
 	}
 	return n
@@ -444,24 +453,37 @@ func (s *stock) drop(ses *session, i int32) {
 // giveBackBuffered naks what was received and not handed out; where order was promised, only when nothing is out that it stands
 // behind. What is out under a claim that is over does not count: whoever is pinned next waits for that.
 func (s *stock) giveBackBuffered() {
-	if ses := s.ses; ses != nil && ses.ready.n > 0 && (!s.ordered || ses.out == 0) {
-		s.giveBackReady(ses)
+	ses := s.ses
+	if ses == nil || s.ordered && ses.out > 0 {
+		return
+	}
+	if s.giveBackIf(ses, func(sl *slot) bool { return s.flow.ends() || !s.last(sl) }) {
 		s.regather(ses) // a pause may be over before the naks have come, and what stands behind them comes first then
 	}
 }
 
 // giveBackReady naks what was received and not handed out.
-func (s *stock) giveBackReady(ses *session) {
+func (s *stock) giveBackReady(ses *session) { s.giveBackIf(ses, func(*slot) bool { return true }) }
+
+// giveBackIf gives back what is not handed out, in the stream's order, where that is so, and says whether there was some.
+func (s *stock) giveBackIf(ses *session, is func(*slot) bool) (some bool) {
 	ses.sort()
 	now := s.clock.now()
-	for ses.ready.n > 0 {
+	for range ses.ready.n {
 		i := ses.ready.pop()
-		if sl := &ses.slots.all[i]; s.holds(sl, now) && !ses.ended {
+		sl := &ses.slots.all[i]
+		if !is(sl) {
+			ses.ready.push(i)
+			continue
+		}
+		if s.holds(sl, now) && !ses.ended {
 			s.memory.givenBack(sl, sl.runs, 0)
 			s.outbox.nak(sl.reply, 0, s.leases.until(sl))
 		}
 		s.drop(ses, i)
+		some = true
 	}
+	return some
 }
 
 // giveBackAll naks, in the stream's order, what was never settled. What is out keeps its slot, for the engine's settle frees it.

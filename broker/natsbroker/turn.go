@@ -99,7 +99,7 @@ func (s *stock) weigh(ses *session, pending int, floor uint64, gone removed) (ga
 	b := &ses.pin.balance
 	switch b.look(pending, ses.slots.found(floor, gone)) {
 	case fallFirst:
-		return s.giveBackIf(ses, cameBefore)
+		return s.giveBackIf(ses, s.cameBefore)
 	case fallSome:
 		ses.slots.doubt()
 	}
@@ -110,31 +110,19 @@ func (s *stock) weigh(ses *session, pending int, floor uint64, gone removed) (ga
 }
 
 // What of that which waits goes back.
-func cameBefore(sl *slot) bool   { return sl.delivered > 1 }
-func mayBeSettled(sl *slot) bool { return sl.others == othersMay }
+func (s *stock) cameBefore(sl *slot) bool { return sl.delivered > 1 && !s.last(sl) }
+
+// mayBeSettled: it comes again where it is not, but for what was delivered for the last time. That is handled here: once more,
+// where others settled it.
+func (s *stock) mayBeSettled(sl *slot) bool {
+	if sl.others == othersMay && s.last(sl) {
+		sl.others = othersDidNot
+	}
+	return sl.others == othersMay
+}
 
 // isSettled: what came for the first time nobody else had, and it is handled also where the stream has let go of it since.
 func isSettled(sl *slot) bool { return sl.others == othersDid && sl.delivered > 1 }
-
-// giveBackIf gives back what is not handed out, where that is so, and says whether there was some.
-func (s *stock) giveBackIf(ses *session, is func(*slot) bool) (some bool) {
-	now := s.clock.now()
-	for range ses.ready.n {
-		i := ses.ready.pop()
-		sl := &ses.slots.all[i]
-		if !is(sl) {
-			ses.ready.push(i)
-			continue
-		}
-		if s.holds(sl, now) {
-			s.memory.givenBack(sl, sl.runs, 0)
-			s.outbox.nak(sl.reply, 0, s.leases.until(sl))
-		}
-		s.drop(ses, i)
-		some = true
-	}
-	return some
-}
 
 // lose is the beginning of the end of a session: nothing more of it is handed out, and what was not goes back. Whoever is pinned
 // next waits for what is out.

@@ -1,0 +1,98 @@
+package natsbroker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/broker/natsbroker"
+)
+
+// openLimited is a source on a consumer that somebody has made with a max_deliver.
+func openLimited(t *testing.T, a *admin, cfg natsbroker.Config, maxDeliver int) *opened {
+	t.Helper()
+	cc := cfg.Durable(false)
+	cc.MaxDeliver = maxDeliver
+	if _, err := a.js.CreateConsumer(t.Context(), "S", cc); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, cfg)
+}
+
+// A message runs here for so long, with its connection away, that it is delivered for the last time. When it fails it comes
+// again, here, as that attempt: given back, the server would drop it, and there would be no dead letter.
+func TestDeliveredForTheLastTimeWhileItRuns(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	a.publish(1, 1)
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.AckWait, cfg.MaxReconnectWait = 500*time.Millisecond, 100*time.Millisecond
+	s := openLimited(t, a, cfg, 2)
+	extended := must(a.nc.SubscribeSync("$JS.ACK.S.c.2.>"))
+	m := receive(t, s, 1)[0]
+	p.shut()
+	pass(t, 2*cfg.AckWait, "its lease runs out")
+	p.heal()
+	if _, err := extended.NextMsg(patience); err != nil {
+		t.Fatalf("the second delivery is not extended: %v", err)
+	}
+	const delay = 200 * time.Millisecond
+	at := time.Now()
+	if err := s.Nack(m.Claim, []broker.Back{{Token: m.Token, Delay: delay, Runs: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	again := receive(t, s, 1)[0]
+	if d := time.Since(at); d < delay {
+		t.Errorf("it came again after %v, before %v", d, delay)
+	}
+	if again.Attempt != 2 || again.Runs != 1 || string(again.Value) != "1" || again.Token == m.Token {
+		t.Errorf("it came again as %+v", again)
+	}
+	ack(t, s, again)
+	a.settled()
+}
+
+// What is given back at its last delivery by who could begin it no more comes again, here, for it would come nowhere.
+func TestGivenBackAtTheLastDelivery(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	a.publish(1, 1)
+	s := openLimited(t, a, config(ts.url()), 1)
+	for range 3 {
+		m := receive(t, s, 1)[0]
+		if m.Attempt != 1 || string(m.Value) != "1" {
+			t.Errorf("it came as %+v", m)
+		}
+		if err := s.Nack(m.Claim, []broker.Back{{Token: m.Token}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ack(t, s, receive(t, s, 1)...)
+	a.settled()
+}
+
+// What waits here at its last delivery stays here while the source is paused.
+func TestPausedAtTheLastDelivery(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	a.publish(1, 5)
+	cfg := config(ts.url())
+	cfg.AckWait = 500 * time.Millisecond
+	s := openLimited(t, a, cfg, 1)
+	ms := receive(t, s, 1)
+	eventually(t, "the others are here", func() bool { return a.info().Delivered.Stream == 5 })
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	ack(t, s, ms...)
+	pass(t, 2*cfg.AckWait, "it is paused for longer than an ack wait")
+	if n := a.info().NumAckPending; n != 4 {
+		t.Errorf("%d messages are unsettled while it is paused, want 4", n)
+	}
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	ack(t, s, receive(t, s, 4)...)
+	a.settled()
+}
