@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -53,4 +54,12 @@ func (s *stock) postpone(sl *slot, due int64) {
 // waits says whether a message may not be handed out yet.
 func (s *stock) waits(sl *slot, now int64) bool {
 	return sl.due > now || !s.ordered && len(s.stale) > 0 && s.outBefore(sl.seq, sl.nanos)
+}
+
+// tellDropped says of what was given back that the server drops so many messages of it.
+func (s *stock) tellDropped(n int) {
+	if n > 0 {
+		s.warn(fmt.Errorf("natsbroker: consumer %s: its max_deliver is %d, and %d messages that were given back had been delivered "+
+			"as often: the server drops them, and no dead letter is written; set it to -1", s.cfg.Consumer, s.maxDeliver, n))
+	}
 }

@@ -1,6 +1,8 @@
 package natsbroker_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,4 +97,38 @@ func TestPausedAtTheLastDelivery(t *testing.T) {
 	}
 	ack(t, s, receive(t, s, 4)...)
 	a.settled()
+}
+
+// A stop can keep nothing. What is given back then the server drops, and that is told.
+func TestStoppedAtTheLastDelivery(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	a.publish(1, 5)
+	s := openLimited(t, a, config(ts.url()), 1)
+	ms := receive(t, s, 2)
+	eventually(t, "the others are here", func() bool { return a.info().Delivered.Stream == 5 })
+	warned := func(n int) func() bool {
+		return func() bool {
+			for _, e := range s.events.of(broker.Warning) {
+				if strings.Contains(e.Err.Error(), fmt.Sprintf("max_deliver is 1, and %d messages", n)) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	s.Stop()
+	eventually(t, "it is told of what waited", warned(3))
+	if err := s.Nack(ms[0].Claim, []broker.Back{{Token: ms[0].Token}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is told of what was given back", warned(1))
+	ack(t, s, ms[1])
+	closeSource(t, s)
+	d := drainAll(open(t, config(ts.url())))
+	a.settled() // the server finds out when it is asked for them
+	d.stop(t)
+	if n, _ := d.seen(); n > 0 {
+		t.Errorf("%d messages came again, and the warning is wrong", n)
+	}
 }

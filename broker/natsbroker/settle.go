@@ -43,7 +43,7 @@ func (s *stock) ack(ses *session, tokens []uint64) (t kit.Tally) {
 
 // nack gives messages of a session back.
 func (s *stock) nack(ses *session, back []broker.Back) (t kit.Tally) {
-	now := s.clock.now()
+	now, dropped := s.clock.now(), 0
 	for _, b := range back {
 		i := ses.slots.out(b.Token)
 		if i == noSlot {
@@ -63,12 +63,16 @@ func (s *stock) nack(ses *session, back []broker.Back) (t kit.Tally) {
 		case sl.forgotten: // it comes again
 		default:
 			s.said.naks = append(s.said.naks, nak{reply: sl.reply, delay: max(b.Delay, 0), until: s.leases.until(sl), said: true})
+			if s.last(sl) {
+				dropped++
+			}
 		}
 		if !ses.ended {
 			s.memory.givenBack(sl, b.Runs, dueAt(now, b.Delay))
 		}
 		s.free(ses, i)
 	}
+	s.tellDropped(dropped)
 	s.regather(ses)
 	s.settled(ses)
 	return ses.reason(t)
@@ -82,6 +86,9 @@ func (s *stock) giveBackFenced(ses *session, sl *slot, delay time.Duration, now 
 	}
 	if s.flow.closing || ses.pin.lost != nil {
 		s.said.naks = append(s.said.naks, nak{reply: sl.reply, delay: max(delay, 0), until: s.leases.until(sl)})
+		if s.last(sl) {
+			s.tellDropped(1)
+		}
 	}
 }
 

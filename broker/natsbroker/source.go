@@ -22,7 +22,8 @@ import (
 // gets messages; while one waits for the delay of a Nack, it gets no others.
 //
 // With a max_deliver of the consumer, what was delivered for the last time is kept here by Pause, and by a Nack that the engine
-// could not know to be the last one: it is handed out once more. After Stop both give it back, and the server drops it.
+// could not know to be the last one: it is handed out once more. After Stop both give it back, and the server drops it, which a
+// Warning tells.
 type Source struct {
 	cfg   Config
 	life  *life

@@ -240,6 +240,9 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	ses.highest = max(ses.highest, d.stream)
 	if s.flow.givesBack() && (s.flow.closing || !s.ordered || ses.slots.used == 0) && (s.flow.ends() || !last) {
 		s.giveBack(m.Reply)
+		if last {
+			s.tellDropped(1)
+		}
 		s.regather(ses)
 		return
 	}
@@ -468,7 +471,7 @@ func (s *stock) giveBackReady(ses *session) { s.giveBackIf(ses, func(*slot) bool
 // giveBackIf gives back what is not handed out, in the stream's order, where that is so, and says whether there was some.
 func (s *stock) giveBackIf(ses *session, is func(*slot) bool) (some bool) {
 	ses.sort()
-	now := s.clock.now()
+	now, dropped := s.clock.now(), 0
 	for range ses.ready.n {
 		i := ses.ready.pop()
 		sl := &ses.slots.all[i]
@@ -479,22 +482,30 @@ func (s *stock) giveBackIf(ses *session, is func(*slot) bool) (some bool) {
 		if s.holds(sl, now) && !ses.ended {
 			s.memory.givenBack(sl, sl.runs, 0)
 			s.outbox.nak(sl.reply, 0, s.leases.until(sl))
+			if s.last(sl) {
+				dropped++
+			}
 		}
 		s.drop(ses, i)
 		some = true
 	}
+	s.tellDropped(dropped)
 	return some
 }
 
 // giveBackAll naks, in the stream's order, what was never settled. What is out keeps its slot, for the engine's settle frees it.
 func (s *stock) giveBackAll(ses *session) {
 	ses.givenBack = true
-	now := s.clock.now()
+	now, dropped := s.clock.now(), 0
 	for _, i := range ses.slots.held() {
 		if sl := &ses.slots.all[i]; s.holds(sl, now) {
 			s.outbox.nak(sl.reply, 0, s.leases.until(sl))
+			if s.last(sl) {
+				dropped++
+			}
 		}
 	}
+	s.tellDropped(dropped)
 	for ses.ready.n > 0 {
 		s.drop(ses, ses.ready.pop())
 	}
