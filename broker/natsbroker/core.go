@@ -185,7 +185,7 @@ func (s *CoreSource) shut() {
 // lost is told by the link that there is no connection.
 func (s *CoreSource) lost(err error) {
 	s.mu.Lock()
-	gap := !s.away && s.group.joined()
+	gap := s.group.lost() && !s.away
 	s.away = true
 	s.mu.Unlock()
 	s.life.events.Lost(err)

@@ -26,9 +26,10 @@ type queueGroup struct {
 	refusals refusals
 	unheard  bool // the server may not know what was subscribed to last; of open, and then of run
 
-	mu    sync.Mutex
-	subs  []*nats.Subscription
-	again []*nats.Subscription // of these, what the server refused, until it is tried again
+	mu     sync.Mutex
+	subs   []*nats.Subscription
+	again  []*nats.Subscription // of these, what the server refused, until it is tried again
+	listed bool                 // the server may have a member here: it has not heard that there is none
 }
 
 // open joins; while the server is away it tries on, until ctx ends.
@@ -60,12 +61,13 @@ func (g *queueGroup) run(ctx context.Context) {
 // tend joins or leaves, and waits until the server has heard of it: until then it has no member here to send anything to.
 func (g *queueGroup) tend(ctx context.Context, wanted bool) error {
 	asked, nc := time.Now(), g.link.conn()
+	over := epochOf(nc)
 	if !wanted {
-		g.leave()
+		g.unheard = g.leave() || g.unheard
 	} else if err := g.join(nc); err != nil {
 		return err
 	}
-	if !g.unheard {
+	if !g.unheard || !wanted && !nc.IsConnected() { // it looks again when that is back
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.DialTimeout)
@@ -73,7 +75,13 @@ func (g *queueGroup) tend(ctx context.Context, wanted bool) error {
 	if err := nc.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("natsbroker: subscribing: %w", g.cfg.redact(err))
 	}
-	g.unheard = false
+	if g.unheard = !wanted && epochOf(nc) != over; g.unheard { // over which of the two, nobody knows
+		g.look.Ring()
+		return nil
+	}
+	if !wanted {
+		g.left()
+	}
 	g.events.Found(asked)
 	return nil
 }
@@ -96,11 +104,19 @@ func (g *queueGroup) member() bool {
 	return len(g.subs) > 0 && g.subs[0].IsValid()
 }
 
-// joined says whether it has subscribed.
-func (g *queueGroup) joined() bool {
+// left says that the server has heard that there is no member here.
+func (g *queueGroup) left() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.subs) > 0
+	g.listed = false
+}
+
+// lost says that the connection went, and whether the server may have had a member here until then.
+func (g *queueGroup) lost() (member bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	member, g.listed = g.listed, len(g.subs) > 0
+	return member
 }
 
 func (g *queueGroup) subscribe(nc *nats.Conn, subjects []string) error {
@@ -114,18 +130,20 @@ func (g *queueGroup) subscribe(nc *nats.Conn, subjects []string) error {
 			return fmt.Errorf("natsbroker: subscribing to %q: %w", subject, g.cfg.redact(err))
 		}
 		g.mu.Lock()
-		g.subs = append(g.subs, sub)
+		g.subs, g.listed = append(g.subs, sub), true
 		g.mu.Unlock()
 	}
 	return nil
 }
 
-func (g *queueGroup) leave() {
+// leave says whether there was something to leave.
+func (g *queueGroup) leave() (some bool) {
 	g.mu.Lock()
 	subs := g.subs
 	g.subs, g.again = nil, nil
 	g.mu.Unlock()
 	g.unlisten(subs)
+	return len(subs) > 0
 }
 
 // unlisten ends subscriptions. Those of a *nats.Conn before the present one have ended with it.

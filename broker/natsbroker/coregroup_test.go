@@ -19,21 +19,7 @@ import (
 func TestPausedWhileReconnecting(t *testing.T) {
 	t.Parallel()
 	srv := serveCore(t)
-	d := &cutDialer{}
-	cfg := CoreConfig{
-		Connection: Connection{URLs: []string{srv.ClientURL()}, ReconnectWait: time.Millisecond, MaxReconnectWait: time.Millisecond},
-		Subjects:   []string{"s"}, Queue: "q",
-	}
-	cfg.dial = d.dial
-	s, err := NewCoreSource(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close(context.Background()) })
-	o := broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20}, Observe: func(broker.Event) {}}
-	if _, err := s.Open(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	s, d, _ := openGroup(t, srv)
 	sub := s.group.subs[0]
 	d.cut()
 	soon(t, "the connection is away", func() bool { return s.life.link.conn().IsReconnecting() })
@@ -156,4 +142,83 @@ func (d *cutDialer) heal() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.down = false
+}
+
+// Who is paused just after its connection was lost, and before it has heard of that, was sent messages that nobody got: it tells
+// so. Once the server has heard that it left, nothing more is lost with a connection.
+func TestPausedBeforeTheLossIsHeard(t *testing.T) {
+	t.Parallel()
+	s, d, events := openGroup(t, serveCore(t))
+	heard := make(chan struct{})
+	s.life.link.hooks.lost = func(err error) {
+		<-heard
+		s.lost(err)
+	}
+	d.cut()
+	soon(t, "the connection is away", func() bool { return s.life.link.conn().IsReconnecting() })
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "it leaves", func() bool { return !s.group.has(func(g *queueGroup) bool { return len(g.subs) > 0 }) })
+	close(heard)
+	soon(t, "what may be lost is told", func() bool { return events.count(broker.Gap) == 1 })
+	d.heal()
+	soon(t, "the server knows that it left", func() bool {
+		return !s.group.has(func(g *queueGroup) bool { return g.listed }) && events.count(broker.Up) == 2
+	})
+	d.cut()
+	soon(t, "the connection is away again", func() bool { return events.count(broker.Down) == 2 })
+	d.heal()
+	soon(t, "and back", func() bool { return events.count(broker.Up) == 3 })
+	if n := events.count(broker.Gap); n != 1 {
+		t.Errorf("%d gaps are told, want 1", n)
+	}
+}
+
+// openGroup is an open source of core NATS with one subject, s, and what it told.
+func openGroup(t *testing.T, srv *server.Server) (*CoreSource, *cutDialer, *toldEvents) {
+	t.Helper()
+	d, events := &cutDialer{}, &toldEvents{}
+	cfg := CoreConfig{
+		Connection: Connection{URLs: []string{srv.ClientURL()}, ReconnectWait: time.Millisecond, MaxReconnectWait: time.Millisecond},
+		Subjects:   []string{"s"}, Queue: "q",
+	}
+	cfg.dial = d.dial
+	s, err := NewCoreSource(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	o := broker.Options{Budget: broker.Budget{Messages: 1000, Bytes: 1 << 20}, Observe: events.observe}
+	if _, err := s.Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	return s, d, events
+}
+
+// has says whether something is so of a group.
+func (g *queueGroup) has(what func(*queueGroup) bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return what(g)
+}
+
+type toldEvents struct {
+	mu   sync.Mutex
+	told map[broker.Kind]int
+}
+
+func (e *toldEvents) observe(ev broker.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.told == nil {
+		e.told = map[broker.Kind]int{}
+	}
+	e.told[ev.Kind]++
+}
+
+func (e *toldEvents) count(k broker.Kind) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.told[k]
 }
