@@ -192,6 +192,7 @@ func (s *CoreSource) lost(err error) {
 	if gap {
 		s.life.events.Say(broker.Event{Kind: broker.Gap, Claim: s.keeper.Claim(), N: -1, Err: err})
 	}
+	s.group.forsake()
 }
 
 // back is told that there is a connection again.

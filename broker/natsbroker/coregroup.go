@@ -26,10 +26,17 @@ type queueGroup struct {
 	refusals refusals
 	unheard  bool // the server may not know what was subscribed to last; of open, and then of run
 
-	mu     sync.Mutex
-	subs   []*nats.Subscription
-	again  []*nats.Subscription // of these, what the server refused, until it is tried again
-	listed bool                 // the server may have a member here: it has not heard that there is none
+	mu      sync.Mutex
+	subs    []*nats.Subscription
+	again   []*nats.Subscription // of these, what the server refused, until it is tried again
+	leaving []leaving
+	listed  bool // the server may have a member here: it has not heard that there is none
+}
+
+// A leaving is a subscription that is being drained, since its connection was this one.
+type leaving struct {
+	sub  *nats.Subscription
+	over connEpoch
 }
 
 // open joins; while the server is away it tries on, until ctx ends.
@@ -119,6 +126,26 @@ func (g *queueGroup) lost() (member bool) {
 	return member
 }
 
+// forsake ends what was being drained when the connection went. The server may not have heard of that; nats.go subscribes to it
+// anew, and does not tell the server when it is drained.
+func (g *queueGroup) forsake() {
+	nc := g.link.conn()
+	up, now := nc != nil && nc.IsConnected(), epochOf(nc)
+	var gone []leaving
+	g.mu.Lock()
+	g.leaving = slices.DeleteFunc(g.leaving, func(l leaving) bool {
+		over := !up || l.over != now
+		if over {
+			gone = append(gone, l)
+		}
+		return over
+	})
+	g.mu.Unlock()
+	for _, l := range gone {
+		_ = l.sub.Unsubscribe() // fails only where it is drained
+	}
+}
+
 func (g *queueGroup) subscribe(nc *nats.Conn, subjects []string) error {
 	for _, subject := range subjects {
 		sub, err := nc.QueueSubscribe(subject, g.cfg.Queue, g.arrived)
@@ -149,6 +176,13 @@ func (g *queueGroup) leave() (some bool) {
 // unlisten ends subscriptions. Those of a *nats.Conn before the present one have ended with it.
 func (g *queueGroup) unlisten(subs []*nats.Subscription) {
 	nc := g.link.conn()
+	over := epochOf(nc)
+	g.mu.Lock()
+	g.leaving = slices.DeleteFunc(g.leaving, func(l leaving) bool { return !l.sub.IsValid() })
+	for _, sub := range subs {
+		g.leaving = append(g.leaving, leaving{sub, over})
+	}
+	g.mu.Unlock()
 	for _, sub := range subs {
 		unlisten(nc, sub)
 	}

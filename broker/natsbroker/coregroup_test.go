@@ -108,7 +108,31 @@ func soon(t *testing.T, what string, ok func() bool) {
 type cutDialer struct {
 	mu    sync.Mutex
 	down  bool
+	deaf  bool
 	conns []net.Conn
+}
+
+// A deafConn loses what is written to it once its dialer is deafened.
+type deafConn struct {
+	net.Conn
+	d *cutDialer
+}
+
+func (c deafConn) Write(p []byte) (int, error) {
+	c.d.mu.Lock()
+	deaf := c.d.deaf
+	c.d.mu.Unlock()
+	if deaf {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// deafen has what is written be lost, until the connections are cut.
+func (d *cutDialer) deafen() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.deaf = true
 }
 
 func (d *cutDialer) Dial(network, address string) (net.Conn, error) {
@@ -124,6 +148,7 @@ func (d *cutDialer) dial(ctx context.Context, network, address string) (net.Conn
 	c, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err == nil {
 		d.conns = append(d.conns, c)
+		c = deafConn{c, d}
 	}
 	return c, err
 }
@@ -131,7 +156,7 @@ func (d *cutDialer) dial(ctx context.Context, network, address string) (net.Conn
 func (d *cutDialer) cut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.down = true
+	d.down, d.deaf = true, false
 	for _, c := range d.conns {
 		_ = c.Close()
 	}
@@ -172,6 +197,49 @@ func TestPausedBeforeTheLossIsHeard(t *testing.T) {
 	soon(t, "and back", func() bool { return events.count(broker.Up) == 3 })
 	if n := events.count(broker.Gap); n != 1 {
 		t.Errorf("%d gaps are told, want 1", n)
+	}
+}
+
+// What is being drained when the connection is lost, before the server has heard of it, is not with the server when it is back.
+func TestLostWhileItLeaves(t *testing.T) {
+	t.Parallel()
+	srv := serveCore(t)
+	s, d, events := openGroup(t, srv)
+	other, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	sub := s.group.subs[0]
+	func() {
+		s.stock.mu.Lock() // what comes waits
+		defer s.stock.mu.Unlock()
+		for range 10 {
+			if err := other.Publish("s", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		soon(t, "some of it waits", func() bool { n, _, err := sub.Pending(); return n > 1 && err == nil })
+		s.stock.flow.paused = true // it is to join no more
+		d.deafen()
+		s.group.leave()
+		soon(t, "the server is told, and does not hear", func() bool { return sub.IsDraining() })
+		d.cut()
+		d.heal()
+		soon(t, "it is back", func() bool { return events.count(broker.Down) == 1 && s.life.link.connected() })
+		if err := s.life.link.conn().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		soon(t, "what is left of it is over", func() bool {
+			return events.count(broker.Gap) == 1 && !s.group.has(func(g *queueGroup) bool { return len(g.leaving) > 0 })
+		})
+	}()
+	soon(t, "it is drained, or has ended", func() bool { return !sub.IsValid() })
+	if err := s.life.link.conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Request("s", nil, 10*time.Second); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("a request: %v, want that nobody is there", err)
 	}
 }
 
