@@ -17,10 +17,12 @@ type holdings struct {
 }
 
 func newHoldings(cfg *Config, c clock, o *outbox, events *kit.EventQueue, b bells) *holdings {
-	return &holdings{outbox: o, stock: stock{
+	h := &holdings{outbox: o, stock: stock{
 		cfg: cfg, clock: c, outbox: o, events: events, bells: b, receiver: waiter{bell: b.receive},
 		memory: newMemory(cfg.Finished),
 	}}
+	h.stock.tellDrops = h.tellDropped
+	return h
 }
 
 func (h *holdings) open(o broker.Options) {

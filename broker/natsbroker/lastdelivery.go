@@ -56,9 +56,21 @@ func (s *stock) waits(sl *slot, now int64) bool {
 	return sl.due > now || !s.ordered && len(s.stale) > 0 && s.outBefore(sl.seq, sl.nanos)
 }
 
-// tellDropped says of what was given back that the server drops so many messages of it.
-func (s *stock) tellDropped(n int) {
-	if n > 0 {
+// dropped counts what was given back and the server drops by it. It is told together, a moment later.
+func (s *stock) dropped(n int) {
+	if s.drops.add(int64(n)) {
+		time.AfterFunc(dropsWithin, s.tellDrops)
+	}
+}
+
+const dropsWithin = 100 * time.Millisecond
+
+// tellDropped tells what was counted.
+func (h *holdings) tellDropped() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &h.stock
+	if n := s.drops.take(); n > 0 {
 		s.warn(fmt.Errorf("natsbroker: consumer %s: its max_deliver is %d, and %d messages that were given back had been delivered "+
 			"as often: the server drops them, and no dead letter is written; set it to -1", s.cfg.Consumer, s.maxDeliver, n))
 	}

@@ -72,7 +72,7 @@ func (s *stock) nack(ses *session, back []broker.Back) (t kit.Tally) {
 		}
 		s.free(ses, i)
 	}
-	s.tellDropped(dropped)
+	s.dropped(dropped)
 	s.regather(ses)
 	s.settled(ses)
 	return ses.reason(t)
@@ -87,7 +87,7 @@ func (s *stock) giveBackFenced(ses *session, sl *slot, delay time.Duration, now 
 	if s.flow.closing || ses.pin.lost != nil {
 		s.said.naks = append(s.said.naks, nak{reply: sl.reply, delay: max(delay, 0), until: s.leases.until(sl)})
 		if s.last(sl) {
-			s.tellDropped(1)
+			s.dropped(1)
 		}
 	}
 }

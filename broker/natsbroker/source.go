@@ -251,6 +251,7 @@ func (s *Source) end() *session {
 // tellLast ends the claim of an Open that Close overtook, and tells what did not reach the server.
 func (s *Source) tellLast() {
 	s.end()
+	s.held.tellDropped()
 	if n := s.outbox.unsaid(); n > 0 {
 		s.life.unconfirmed(n, "Close ended before the server had certainly received these settles")
 	}

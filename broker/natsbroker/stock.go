@@ -45,7 +45,9 @@ type stock struct {
 	log      string    // Message.Log; empty where we may not ask for the stream
 	bareness bareness
 
-	maxDeliver int // max_deliver of the consumer; below 1: as often as it takes
+	maxDeliver int       // max_deliver of the consumer; below 1: as often as it takes
+	drops      lossCount // by that
+	tellDrops  func()    // without the lock
 }
 
 // bells wake those who work on the stock.
@@ -241,7 +243,7 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 	if s.flow.givesBack() && (s.flow.closing || !s.ordered || ses.slots.used == 0) && (s.flow.ends() || !last) {
 		s.giveBack(m.Reply)
 		if last {
-			s.tellDropped(1)
+			s.dropped(1)
 		}
 		s.regather(ses)
 		return
@@ -489,7 +491,7 @@ func (s *stock) giveBackIf(ses *session, is func(*slot) bool) (some bool) {
 		s.drop(ses, i)
 		some = true
 	}
-	s.tellDropped(dropped)
+	s.dropped(dropped)
 	return some
 }
 
@@ -505,7 +507,7 @@ func (s *stock) giveBackAll(ses *session) {
 			}
 		}
 	}
-	s.tellDropped(dropped)
+	s.dropped(dropped)
 	for ses.ready.n > 0 {
 		s.drop(ses, ses.ready.pop())
 	}
