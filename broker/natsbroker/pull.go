@@ -104,10 +104,10 @@ func (c *credit) next() (request, bool) {
 	return request{}, false
 }
 
-// full says that the budget is used up by what is here.
-func (c *credit) full() bool {
+// full says that the budget is used up, as often as that, by what is here.
+func (c *credit) full(times int) bool {
 	here, bytes := c.here()
-	return here >= c.gate.Budget().Messages || bytes >= c.gate.Budget().Bytes
+	return here/times >= c.gate.Budget().Messages || bytes/int64(times) >= c.gate.Budget().Bytes
 }
 
 func (c *credit) quarter() int { return max(c.gate.Budget().Messages/4, 1) }

@@ -254,8 +254,11 @@ func (s *stock) accept(ses *session, m *nats.Msg, d delivery, asked bool) {
 		s.bells.watch.Ring()
 		return
 	}
-	if !asked && s.pulls.full() {
+	if !asked && s.pulls.full(mostOver(last)) {
 		s.refuse(ses, m.Reply)
+		if last {
+			s.dropped(1)
+		}
 		return
 	}
 	i, sl := ses.slots.add(d.stream, d.nanos)

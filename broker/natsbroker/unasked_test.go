@@ -17,11 +17,14 @@ func TestDeliveriesNotAskedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		size, asked, kept int
 		retired           bool
+		maxDeliver        int
 	}{
 		"messages":                    {size: 10, kept: 10},
 		"bytes":                       {size: 50_000, kept: 2},
 		"asked for":                   {size: 10, asked: 15, kept: 15}, // with a budget that was larger then
 		"more bytes than asked for":   {size: 50_000, asked: 15, kept: 2},
+		"at their last delivery":      {size: 10, kept: 20, maxDeliver: 1}, // given back, they would be dropped
+		"the same, in bytes":          {size: 50_000, kept: 4, maxDeliver: 1},
 		"asked for at an older inbox": {size: 10, asked: 15, kept: 15, retired: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,6 +36,7 @@ func TestDeliveriesNotAskedFor(t *testing.T) {
 			s.life.events.Observe(func(e broker.Event) { told = append(told, fmt.Sprint(e.Kind, e.Err)) })
 			s.held.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 100_000}})
 			stock := &s.held.stock
+			stock.maxDeliver = c.maxDeliver
 			stock.ses = newSession(s.held, "", 10)
 			b := &inbox{ses: stock.ses, prefix: "_INBOX.x."}
 			stock.pulls.enter(b)
