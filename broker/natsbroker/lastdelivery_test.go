@@ -1,13 +1,20 @@
 package natsbroker_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
+	"github.com/longshoremq/longshore/consumer"
 )
 
 // openLimited is a source on a consumer that somebody has made with a max_deliver.
@@ -53,6 +60,65 @@ func TestDeliveredForTheLastTimeWhileItRuns(t *testing.T) {
 	}
 	ack(t, s, again)
 	a.settled()
+}
+
+// The same by a whole consumer: it becomes a dead letter.
+func TestDeadLetterAfterTheLastDelivery(t *testing.T) {
+	t.Parallel()
+	ts, a := serveStream(t)
+	a.publish(1, 1)
+	if _, err := a.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "D", Subjects: []string{"d"}}); err != nil {
+		t.Fatal(err)
+	}
+	p := startProxy(t, ts.opts.Port)
+	cfg := config(p.url())
+	cfg.AckWait, cfg.MaxReconnectWait = 500*time.Millisecond, 100*time.Millisecond
+	cc := cfg.Durable(false)
+	cc.MaxDeliver = 2
+	if _, err := a.js.CreateConsumer(t.Context(), "S", cc); err != nil {
+		t.Fatal(err)
+	}
+	extended := must(a.nc.SubscribeSync("$JS.ACK.S.c.2.>"))
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var runs atomic.Int32
+	c, err := consumer.New(consumer.Config{
+		Source: must(natsbroker.NewSource(cfg)), Logger: zerolog.Nop(),
+		DeadLetter: &consumer.DeadLetter{Publisher: newPublisher(t, ts.url()), Topic: "d"},
+		Retry:      consumer.Retry{MaxAttempts: 100, Backoff: consumer.Backoff{Initial: 10 * time.Millisecond}},
+		Handler: func(context.Context, *consumer.Message) error {
+			if runs.Add(1) == 1 {
+				close(began)
+				<-goOn
+			}
+			return errors.New("no")
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- c.Run(ctx) }()
+	<-began
+	p.shut()
+	pass(t, 2*cfg.AckWait, "its lease runs out")
+	p.heal()
+	if _, err := extended.NextMsg(patience); err != nil {
+		t.Errorf("the second delivery is not extended: %v", err)
+	}
+	close(goOn)
+	eventually(t, "there is a dead letter", func() bool {
+		d, err := a.js.Stream(t.Context(), "D")
+		return err == nil && d.CachedInfo().State.Msgs == 1
+	})
+	a.settled()
+	cancel()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	if n := runs.Load(); n != 2 {
+		t.Errorf("it ran %d times", n)
+	}
 }
 
 // What is given back at its last delivery by who could begin it no more comes again, here, for it would come nowhere.
