@@ -313,9 +313,11 @@ func (x *flights) arrived(f *flight, got []fetched, err error, now time.Time) (o
 		p.flying = false
 		a := answers[i]
 		switch {
-		case a == nil:
+		case a == nil && err != nil:
 			p.putOff(now.Add(retryWait))
 			signal(x.bells.find)
+		case a == nil: // it may be so again and again
+			x.nowhere(p, errLeftOut, now)
 		case p.stage >= fenced || p.version != f.versions[i]:
 		default:
 			if a.diverges = a.diverges || p.rewritten(a.records); a.outside() {
@@ -389,9 +391,7 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 		p.putOff(now.Add(retryWait))
 		return
 	case moved(a.err):
-		x.unserved(p, a.err)
-		p.putOff(now.Add(p.away.pause(now)))
-		signal(x.bells.find)
+		x.nowhere(p, a.err, now)
 		return
 	case a.err != nil:
 		p.putOff(now.Add(20 * retryWait))
@@ -409,6 +409,13 @@ func (x *flights) accept(p *part, a *fetched, now time.Time) {
 	}
 	d := newDecoder(a.records, p.pos, max(a.high, p.end), !x.cfg.Uncommitted, a.aborted, x.cfg.MaxBatchBytes)
 	p.put(d, int64(len(a.records)))
+}
+
+// nowhere takes note that a broker which was asked for a partition does not serve it.
+func (x *flights) nowhere(p *part, why error, now time.Time) {
+	x.unserved(p, why)
+	p.putOff(now.Add(p.away.pause(now)))
+	signal(x.bells.find)
 }
 
 // behind tells where a transaction hides for too long what was written behind it.

@@ -14,6 +14,9 @@ const unservedLimit = time.Minute
 // errUnserved: a partition has no leader, or its leader cannot read it: all brokers with a replica are down, or their disks fail.
 var errUnserved = errors.New("kafkabroker: no broker serves a partition, and nothing of it is read")
 
+// errLeftOut: a broker has answered, and said nothing of a partition that it was asked for.
+var errLeftOut = errors.New("its broker's answers leave it out")
+
 // unservedGap is for how long nobody may hear that a partition is not served before it is taken for served: it is not asked for
 // while it is paused, or its window is full.
 const unservedGap = 15 * time.Second

@@ -12,7 +12,8 @@ import (
 	"github.com/longshoremq/longshore/broker/kit"
 )
 
-// TestUnserved: a partition has no leader, or its leader cannot read it: the only disk that has it is full. The brokers answer,
+// TestUnserved: a partition has no leader, or its leader cannot read it: the only disk that has it is full; or that one's answers
+// leave it out, for the broker and we do not agree on what was asked. The brokers answer,
 // and other partitions go on, so that nothing else tells. It is told by its name and with why, and again with each doubling of
 // the time; not of an election, and anew where it was served meanwhile, or nobody asked.
 func TestUnserved(t *testing.T) {
@@ -30,7 +31,11 @@ func TestUnserved(t *testing.T) {
 			for over := time.Now().Add(d); time.Now().Before(over); time.Sleep(time.Second) {
 				h.surveyed(map[string]topic{"orders": {leaders: []int32{1, leader}}}, func(partitionID, topicID) bool { return false })
 				for _, f := range h.plan(time.Now()) {
-					h.arrived(f, []fetched{{partitionID: p.partitionID, stable: -1, preferred: -1, err: answer}}, nil, time.Now())
+					got := []fetched{{partitionID: p.partitionID, stable: -1, preferred: -1, err: answer}}
+					if answer == errLeftOut {
+						got = nil
+					}
+					h.arrived(f, got, nil, time.Now())
 				}
 			}
 			events.Tell()
@@ -39,7 +44,7 @@ func TestUnserved(t *testing.T) {
 		for _, tc := range []struct {
 			leader int32
 			err    error
-		}{{-1, kafka.LeaderNotAvailable}, {2, kafka.KafkaStorageError}} {
+		}{{-1, kafka.LeaderNotAvailable}, {2, kafka.KafkaStorageError}, {2, errLeftOut}} {
 			if n := stand(2, nil, time.Hour); n > 0 {
 				t.Errorf("%d warnings of one that is served: %v", n, said)
 			}
@@ -61,35 +66,41 @@ func TestUnserved(t *testing.T) {
 	})
 }
 
-// TestUnservedIsAskedSeldom: a partition whose broker says again and again that it is not the leader is asked for, and looked
-// for, less and less often, down to once a second.
+// TestUnservedIsAskedSeldom: a partition whose broker says again and again that it is not the leader, or says nothing of it, is
+// asked for, and looked for, less and less often, down to once a second.
 func TestUnservedIsAskedSeldom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := Config{}.withDefaults()
-		h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
-		h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
-		p := h.place("orders", 1)
-		// Of an answer that has something for another one nobody can say that it came at once and brought nothing.
-		neighbour := fetched{partitionID: partitionID{"orders", 0}, records: testBatch{offsets: []int64{0}}.bytes()}
-		asked := func(d time.Duration) (n int) {
-			for over := time.Now().Add(d); time.Now().Before(over); time.Sleep(10 * time.Millisecond) {
-				h.surveyed(map[string]topic{"orders": {leaders: []int32{1, 2}}}, func(partitionID, topicID) bool { return false })
-				for _, f := range h.plan(time.Now()) {
-					n++
-					h.arrived(f, []fetched{{partitionID: p.partitionID, stable: -1, preferred: -1, err: kafka.NotLeaderForPartition},
-						neighbour}, nil, time.Now())
-				}
+	// Of an answer that has something for another one nobody can say that it came at once and brought nothing.
+	neighbour := fetched{partitionID: partitionID{"orders", 0}, records: testBatch{offsets: []int64{0}}.bytes()}
+	elsewhere := fetched{partitionID: partitionID{"orders", 1}, stable: -1, preferred: -1, err: kafka.NotLeaderForPartition}
+	for name, answer := range map[string][]fetched{"elsewhere": {elsewhere, neighbour}, "left out": {neighbour}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testUnservedIsAskedSeldom(t, answer) })
+		})
+	}
+}
+
+func testUnservedIsAskedSeldom(t *testing.T, answer []fetched) {
+	cfg := Config{}.withDefaults()
+	h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+	h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
+	h.place("orders", 1)
+	asked := func(d time.Duration) (n int) {
+		for over := time.Now().Add(d); time.Now().Before(over); time.Sleep(10 * time.Millisecond) {
+			h.surveyed(map[string]topic{"orders": {leaders: []int32{1, 2}}}, func(partitionID, topicID) bool { return false })
+			for _, f := range h.plan(time.Now()) {
+				n++
+				h.arrived(f, answer, nil, time.Now())
 			}
-			return n
 		}
-		if n := asked(time.Second); n < 5 {
-			t.Errorf("asked %d times in the second of an election, want 5 or more", n)
-		}
-		asked(9 * time.Second)
-		if n := asked(time.Minute); n < 50 || n > 70 {
-			t.Errorf("asked %d times a minute, want once a second", n)
-		}
-	})
+		return n
+	}
+	if n := asked(time.Second); n < 5 {
+		t.Errorf("asked %d times in the second of an election, want 5 or more", n)
+	}
+	asked(9 * time.Second)
+	if n := asked(time.Minute); n < 50 || n > 70 {
+		t.Errorf("asked %d times a minute, want once a second", n)
+	}
 }
 
 // TestUnservedBeginning: the same of a partition that is to begin, however often it is looked for anew.
