@@ -38,32 +38,68 @@ type due struct {
 
 // A backlog is what the next commit would have to tell.
 type backlog struct {
-	finished int64 // messages handled since the last one
-	waited   bool  // somebody waits for it: a claim has begun or ended
-	over     bool  // Close waits for the last one, and it was made
+	finished int64     // messages handled since the last one
+	waited   bool      // somebody waits for it: a claim has begun or ended
+	over     bool      // Close waits for the last one, and it was made
+	refused  bool      // something was, when it was tried last
+	again    time.Time // when the next of that is tried again; zero: now
 }
 
-func (x *commits) due() backlog {
+func (x *commits) due(now time.Time) backlog {
 	b := x.backlog
-	b.waited = b.waited || x.r.leaving || len(x.r.ending) > 0
 	b.over = x.r.leaving && len(x.r.ending) == 0
+	b.waited = b.waited || b.over
+	for _, p := range x.r.turns {
+		b.waited = b.waited || p.stay.over(now)
+		b.stays(p, now)
+	}
+	for _, p := range x.r.ending {
+		b.waited = b.waited || !p.stay.on(now)
+		b.stays(p, now)
+	}
 	return b
 }
+
+// stays takes note of a partition that may have been refused.
+func (b *backlog) stays(p *part, now time.Time) {
+	b.refused = b.refused || !p.stay.until.IsZero()
+	if p.stay.on(now) {
+		b.again = sooner(b.again, p.stay.until)
+	}
+}
+
+// A stay is for how long nothing of a partition is committed, for its commits are refused: the process may not read its topic,
+// or the broker does not know that. All other partitions go on, and where commits are transactions, it would take them along.
+type stay struct {
+	until time.Time // zero: it was not refused
+	wait  time.Duration
+}
+
+// longestStay is the longest one.
+const longestStay = time.Second
+
+func (s *stay) refused(now time.Time) {
+	s.wait = min(max(2*s.wait, retryWait), longestStay)
+	s.until = now.Add(s.wait)
+}
+
+func (s *stay) on(now time.Time) bool   { return now.Before(s.until) }
+func (s *stay) over(now time.Time) bool { return !s.until.IsZero() && !s.on(now) }
 
 // collect takes snapshots: of open claims where something is new, or of all, and the last ones.
 func (x *commits) collect(all bool, blocked func(topic string) bool, now time.Time) (ds []due) {
 	x.backlog = backlog{}
-	by := sieve{blocked: blocked, upTo: x.upTo(blocked)}
+	by := sieve{blocked: blocked, upTo: x.upTo(blocked, now)}
 	for _, p := range x.r.turns {
 		if all {
 			p.tr.uncommit()
 		}
-		if p.tr.dirty() || p.outs.ready(by) {
+		if !p.stay.on(now) && (p.tr.dirty() || p.outs.ready(by)) {
 			ds = append(ds, p.due(false, by))
 		}
 	}
 	for _, p := range x.r.ending {
-		if p.stage != concluded {
+		if p.stage != concluded || p.stay.on(now) {
 			continue
 		}
 		if p.lastBy.IsZero() {
@@ -83,13 +119,15 @@ func (x *commits) collect(all bool, blocked func(topic string) bool, now time.Ti
 
 // upTo is the last emission that the next transaction may have. What cannot go takes no room: else more of that than there is
 // room for would hold up all that goes to other topics.
-func (x *commits) upTo(blocked func(topic string) bool) uint64 {
+func (x *commits) upTo(blocked func(topic string) bool, now time.Time) uint64 {
 	if x.pace.bound == 0 {
 		return 0
 	}
 	var waiting []*emission
 	for _, p := range slices.Concat(x.r.turns, x.r.ending) {
-		waiting = append(waiting, p.outs.takable(sieve{blocked: blocked})...)
+		if !p.stay.on(now) {
+			waiting = append(waiting, p.outs.takable(sieve{blocked: blocked})...)
+		}
 	}
 	return upTo(x.pace.bound, waiting)
 }
@@ -127,12 +165,12 @@ func (p *part) due(clean bool, by sieve) due {
 type commitAnswer struct {
 	released []partitionID // may be given to the group
 	troubles []error       // with brokers
-	again    bool          // something of it should be tried again soon
+	again    bool          // something of it should be tried again soon: more than what is refused for a while
 	changed  bool          // the loop may have something to do about it
 }
 
 // answered takes note of the broker's answers. isGone says whether the log of a partition is gone.
-func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a commitAnswer) {
+func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool, now time.Time) (a commitAnswer) {
 	for _, d := range ds {
 		code := codeOf(d.c.err)
 		a.changed = a.changed || d.c.err != nil || d.p.stage != open || d.p.stalled || len(d.es) > 0
@@ -140,6 +178,7 @@ func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a 
 		case d.c.err == nil:
 			x.stored(d.p, d.es)
 			d.p.tr.commit(d.s)
+			d.p.stay = stay{}
 			d.p.taken(d.c.position())
 			x.solo.written(d.p, d.s.suspect)
 			x.rise(d)
@@ -150,6 +189,7 @@ func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a 
 				d.p.tr.buried()
 			}
 			d.p.tr.commit(snapshot{version: d.s.version}) // nothing new before something is
+			d.p.stay = stay{}
 			x.solo.refused(d.p)
 			x.committed(d, &a)
 			continue
@@ -169,6 +209,10 @@ func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool) (a 
 			}
 			if code == kafka.UnknownTopicOrPartition { // it may have been deleted, and perhaps nothing is fetched of it
 				signal(x.bells.find)
+			}
+			if code == kafka.UnknownTopicOrPartition || !code.Temporary() {
+				d.p.stay.refused(now)
+				continue
 			}
 		}
 		a.again = true

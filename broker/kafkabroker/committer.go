@@ -48,7 +48,7 @@ func (x *committer) run(life context.Context) {
 		}
 		due := x.h.due()
 		if wait := max(time.Until(last.Add(x.cfg.commitWait(due, size))), x.quotaWait(due)); wait > 0 {
-			timer.Reset(wait)
+			timer.Reset(due.within(wait))
 			continue
 		}
 		again := true
@@ -58,12 +58,20 @@ func (x *committer) run(life context.Context) {
 			}
 			all = false
 		}
-		if x.h.due().over {
+		if due = x.h.due(); due.over {
 			return
 		}
 		last = time.Now()
-		timer.Reset(x.cfg.CommitInterval)
+		timer.Reset(due.within(x.cfg.CommitInterval))
 	}
+}
+
+// within is how much of a wait there is before something that was refused is tried again.
+func (b *backlog) within(wait time.Duration) time.Duration {
+	if b.again.IsZero() {
+		return wait
+	}
+	return max(0, min(wait, time.Until(b.again)))
 }
 
 const (
@@ -112,7 +120,9 @@ func (x *committer) commit(life context.Context, all bool) (size int, again bool
 	who := x.m.committers() // before the snapshots: what is lost after this cannot be committed under a later name
 	ds := x.h.collect(all, x.blocked(life))
 	if len(ds) == 0 {
-		x.note.rests(toCommit)
+		if !x.h.due().refused {
+			x.note.rests(toCommit)
+		}
 		return 0, false
 	}
 	for _, d := range ds {
@@ -160,7 +170,7 @@ func (x *committer) answered(began time.Time, ds []due) (again bool) {
 	for _, err := range a.troubles {
 		x.failed(err)
 	}
-	if len(a.troubles) == 0 && slices.ContainsFunc(ds, func(d due) bool { return d.c.err == nil }) {
+	if len(a.troubles) == 0 && !x.h.due().refused && slices.ContainsFunc(ds, func(d due) bool { return d.c.err == nil }) {
 		x.note.on(toCommit, began, nil)
 	}
 	if len(a.released) > 0 {

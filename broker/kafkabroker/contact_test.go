@@ -206,7 +206,8 @@ func TestRefusedLook(t *testing.T) {
 	}
 }
 
-// TestRefusedCommit: where brokers refuse what is finished of a partition, the Down names it.
+// TestRefusedCommit: where brokers refuse what is finished of a partition, the Down names it, and no Up comes before they take
+// it. Another topic is committed meanwhile, also in transactions, which take all of what they have or nothing.
 func TestRefusedCommit(t *testing.T) {
 	t.Parallel()
 	for _, balancer := range []string{"sticky", "transactional"} {
@@ -220,7 +221,11 @@ func TestRefusedCommit(t *testing.T) {
 				Err: kerr.TopicAuthorizationFailed, Count: -1})
 			ts.put(t, ts.topics[1], 1, 1)
 			r.told(t, broker.Down, ts.topics[1]+"/0: ")
+			ts.put(t, ts.topics[0], 2, 3)
+			eventually(t, "another topic is committed", func() bool { return ts.fakeProgress(ts.topics[0])[0].committed >= 3 })
+			staysDown(t, ts, r)
 			h.Remove()
+			eventually(t, "it is up again", func() bool { told := r.contact(); return told[len(told)-1] == broker.Up })
 			eventually(t, "all is committed", func() bool { return ts.unsettled(t) == 0 })
 		})
 	}

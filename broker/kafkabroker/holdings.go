@@ -372,7 +372,7 @@ func (h *holdings) measured(p *part, end int64, now time.Time) {
 func (h *holdings) due() backlog {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.commits.due()
+	return h.commits.due(time.Now())
 }
 
 // collect is what is to be committed, of which answered is told, and where it is not stored unsent before. all: open claims too
@@ -386,7 +386,7 @@ func (h *holdings) collect(all bool, blocked func(topic string) bool) []due {
 func (h *holdings) answered(ds []due, isGone func(partitionID, topicID) bool) commitAnswer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.commits.answered(ds, isGone)
+	return h.commits.answered(ds, isGone, time.Now())
 }
 
 // held is how many partitions are this process's: their claims have begun and not ended.

@@ -22,6 +22,7 @@ type part struct {
 	commitMemory
 	suspicion
 	outs   outputs
+	stay   stay
 	lastBy time.Time // when its last commit waits for outputs no longer
 
 	leader  int32
