@@ -131,14 +131,16 @@ func (a *atlas) learn(look int, ts map[string]topic, waits bool) survey {
 
 // correct puts what was known of a topic in the place of an older one. No id comes back: who tells of one that was followed by
 // another has stood still meanwhile, or is cut off from the others. Were that one taken for a topic that was made anew, all of
-// the newer one would be handled again.
+// the newer one would be handled again. Nor does a topic ever have fewer partitions than it had.
 func (a *atlas) correct(ts map[string]topic) {
 	for name, t := range ts {
 		seen, known := a.seen.Get(name)
-		if !known || !slices.Contains(seen.before, t.id) {
+		is, there := a.topics[name]
+		shrunk := there && is.err == nil && t.err == nil && t.id != (topicID{}) && t.id == is.id && len(t.leaders) < len(is.leaders)
+		if !shrunk && (!known || !slices.Contains(seen.before, t.id)) {
 			continue
 		}
-		if is, there := a.topics[name]; there {
+		if there {
 			ts[name] = is
 		} else {
 			delete(ts, name)

@@ -38,6 +38,7 @@ type classic struct {
 	has     ownership
 	ungiven bool             // some partitions may be nobody's: see settle
 	shared  map[string]int32 // what the leader's plan was made of
+	knew    map[string]int32 // how many partitions topics have, as a plan believes it; 0: it is gone
 	others  []string         // the leader's: topics that others subscribe to and we do not
 	mute    map[string]bool  // of those: brokers refuse to tell of it, and that was told
 	watched time.Time        // when they were asked for last; zero: it is time to
@@ -53,7 +54,7 @@ func newClassic(k *coordinator, cfg *Config, of host) *classic {
 		host: of, k: k, cfg: cfg, proto: schemes[cfg.Balancer], poke: make(chan struct{}, 1),
 		me:      memberID{instance: cfg.InstanceID, generation: -1},
 		session: session{length: cfg.SessionTimeout}, has: newOwnership(schemes[cfg.Balancer].cooperative),
-		ungiven: cfg.InstanceID != "",
+		ungiven: cfg.InstanceID != "", knew: make(map[string]int32),
 	}
 }
 
@@ -385,19 +386,15 @@ func (g *classic) sit(j joined, began time.Time, err error) {
 
 // plan is the leader's work.
 func (g *classic) plan(ctx context.Context, subs []subscriber) (map[string][]partitionID, error) {
-	ts, err := g.k.c.topics(ctx, wanted(subs))
+	names := wanted(subs)
+	ts, err := g.k.c.topics(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	counts := make(map[string]int32)
-	for name, t := range ts {
-		if t.err == nil {
-			counts[name] = int32(len(t.leaders))
-		}
-	}
 	g.mu.Lock()
+	counts := g.believe(names, ts)
 	g.shared, g.watched = counts, time.Now()
-	g.others = slices.DeleteFunc(wanted(subs), func(name string) bool { return slices.Contains(g.names, name) })
+	g.others = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(g.names, name) })
 	g.mu.Unlock()
 	g.warn(ts)
 	plan := g.proto.plan(subs, counts)
@@ -408,6 +405,28 @@ func (g *classic) plan(ctx context.Context, subs []subscriber) (map[string][]par
 		plan = cooperative(plan, subs)
 	}
 	return plan, nil
+}
+
+// believe is how many partitions topics have, for a plan. A broker that has just started does not know some of them yet, or has
+// not heard of their last partitions. Were it believed, their claims would end, and begin anew after the next plan. So a topic
+// has as many as the last look at it said, and one that only others subscribe to, as the last answer: where the next one says
+// the same, it is so.
+func (g *classic) believe(names []string, ts map[string]topic) map[string]int32 {
+	counts := make(map[string]int32)
+	for _, name := range names {
+		t, n := ts[name], int32(0)
+		if t.err == nil {
+			n = int32(len(t.leaders))
+		}
+		if is := max(n, g.knew[name]); is > 0 && !refused(t.err) {
+			counts[name] = is
+		}
+		if !slices.Contains(g.names, name) {
+			g.knew[name] = n
+		}
+	}
+	maps.DeleteFunc(g.knew, func(name string, _ int32) bool { return !slices.Contains(names, name) })
+	return counts
 }
 
 // apply takes up a plan of the group.
@@ -464,6 +483,7 @@ func (g *classic) look(v survey) {
 			g.has.rejoin = true
 		}
 	}
+	maps.Copy(g.knew, v.counts)
 	g.watched = time.Time{}
 	changed := g.counts != nil && !maps.Equal(g.counts, v.counts)
 	// At the next look, too: the leader may ask a broker that does not know yet.

@@ -135,6 +135,9 @@ func readTopic(r *reader, version int16) topic {
 		r.i32()
 	}
 	r.tags()
+	if t.err == nil && len(t.leaders) == 0 { // of a broker that has just started: there is no topic without partitions
+		t.err = kafka.LeaderNotAvailable
+	}
 	return t
 }
 
