@@ -259,7 +259,8 @@ func (g *classic) round(ctx context.Context) error {
 // give up. Other members have nothing to tell, and would wait for ever.
 //
 // And it does so where there are other partitions than before. The leader sees that and makes a new plan, but there may be none:
-// the group does not tell a static member that comes back that it leads (KIP-814).
+// the group does not tell a static member that comes back that it leads (KIP-814). So it looks at the topics of the others, too:
+// nobody else may know by now that the last plan was made without one.
 func (g *classic) settle(ctx context.Context) {
 	g.mu.Lock()
 	look := g.ungiven
@@ -333,13 +334,16 @@ func (g *classic) warn(ts map[string]topic) {
 	}
 }
 
-// allGiven says whether each partition of topics is some member's.
+// allGiven says whether each partition of topics, and of those that the others subscribe to, is some member's.
 func (g *classic) allGiven(ctx context.Context, names []string) (bool, error) {
 	d, err := g.k.describe(ctx)
 	if err != nil {
 		return false, err
 	}
-	ts, err := g.k.c.topics(ctx, names)
+	for _, name := range names {
+		d.topics[name] = true
+	}
+	ts, err := g.k.c.topics(ctx, slices.Sorted(maps.Keys(d.topics)))
 	if err != nil {
 		return false, err
 	}

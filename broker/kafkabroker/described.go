@@ -16,6 +16,7 @@ type described struct {
 	protocol string // by which its leader shares out; empty while members join
 	members  int
 	given    map[partitionID]bool // what its members have been given; nothing while they join
+	topics   map[string]bool      // what they subscribe to; nothing while they join
 }
 
 func (k *coordinator) describe(ctx context.Context) (described, error) {
@@ -36,7 +37,7 @@ func (k *coordinator) describe(ctx context.Context) (described, error) {
 
 func readDescribed(r *reader) (d described, code int16, err error) {
 	r.i32()
-	d.given = make(map[partitionID]bool)
+	d.given, d.topics = make(map[partitionID]bool), make(map[string]bool)
 	for n := r.array(); n > 0 && !r.bad; n-- {
 		code = r.i16()
 		r.str() // group
@@ -44,10 +45,14 @@ func readDescribed(r *reader) (d described, code int16, err error) {
 		r.str() // kind of protocol
 		d.protocol = r.str()
 		for m := r.array(); m > 0 && !r.bad; m-- {
-			r.str()   // member
-			r.str()   // client
-			r.str()   // host
-			r.bytes() // subscription
+			r.str() // member
+			r.str() // client
+			r.str() // host
+			var of subscriber
+			of.read(r.bytes())
+			for _, name := range of.topics {
+				d.topics[name] = true
+			}
 			ps, err := readAssignment(r.bytes())
 			if err != nil {
 				return d, 0, err

@@ -39,19 +39,7 @@ func testPlanByAStarter(t *testing.T, hide func(*kmsg.MetadataResponseTopic)) {
 	leader := startRunner(t, cfg)
 	eventually(t, "it has all", func() bool { return leader.claims() == 4 })
 	joins.again(func(frame []byte) []byte {
-		looks.again(func(frame []byte) []byte {
-			r := kmsg.NewPtrMetadataResponse()
-			r.SetVersion(12)
-			if err := r.ReadFrom(frame[9:]); err != nil {
-				t.Error(err)
-			}
-			for i := range r.Topics {
-				if *r.Topics[i].Topic == ts.topics[0] {
-					hide(&r.Topics[i])
-				}
-			}
-			return sized(frame[4:8], r.AppendTo([]byte{0}))
-		})
+		looks.again(lookWithout(t, ts.topics[0], hide))
 		return frame
 	})
 	cfg = ts.config(ts.net.link())
@@ -67,5 +55,22 @@ func testPlanByAStarter(t *testing.T, hide func(*kmsg.MetadataResponseTopic)) {
 		if e.Kind == broker.Ended && e.Claim.Topic == ts.topics[0] {
 			t.Errorf("the claim of %s/%d ended: %v", e.Claim.Topic, e.Claim.Partition, e.Err)
 		}
+	}
+}
+
+// lookWithout is an answer to Metadata of a broker that does not know all of a topic.
+func lookWithout(t *testing.T, topic string, hide func(*kmsg.MetadataResponseTopic)) func(frame []byte) []byte {
+	return func(frame []byte) []byte {
+		r := kmsg.NewPtrMetadataResponse()
+		r.SetVersion(12)
+		if err := r.ReadFrom(frame[9:]); err != nil {
+			t.Error(err)
+		}
+		for i := range r.Topics {
+			if *r.Topics[i].Topic == topic {
+				hide(&r.Topics[i])
+			}
+		}
+		return sized(frame[4:8], r.AppendTo([]byte{0}))
 	}
 }

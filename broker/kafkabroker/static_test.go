@@ -2,7 +2,11 @@ package kafkabroker
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // TestStaticInterrupted: a static member ends, well or killed, while it drains what a second member is to have, and comes back
@@ -120,6 +124,64 @@ func testStaticLeaderComesBack(t *testing.T, ts *testSystem) {
 	ts.addPartitions(t, ts.topics[0], 2)
 	want = append(want, ts.putInto(t, ts.topics[0], 1, "added"))
 	eventually(t, "what is in the new partition came", func() bool { return again.has(want) })
+}
+
+// TestStaticLeaderComesBackToOthers: the static member that leads the group makes a plan while the broker that it asks does not
+// know a topic of others. It ends before it knows, and comes back within its session, with its place and no word of leading. The
+// topic must be somebody's all the same.
+func TestStaticLeaderComesBackToOthers(t *testing.T) {
+	t.Parallel()
+	for _, balancer := range []string{"sticky", "range"} {
+		t.Run(balancer, func(t *testing.T) {
+			t.Parallel()
+			ts := newTestSystem(t, 1, 2)
+			ts.balancer = balancer
+			ts.keepsStaticMembers()
+			joins := &spoiler{key: keyJoinGroup, ways: []func([]byte) []byte{}}
+			start := func(looks *spoiler) *runner {
+				cfg := ts.config(ts.net.link())
+				cfg.InstanceID, cfg.SessionTimeout, cfg.RebalanceTimeout, cfg.plan = "one", 3*patience, patience, nil
+				cfg.Topics, cfg.dial = ts.topics[:1], looks.over(joins.over(cfg.dial))
+				return startRunner(t, cfg)
+			}
+			unknown := lookWithout(t, ts.topics[1], func(of *kmsg.MetadataResponseTopic) {
+				of.ErrorCode, of.Partitions = kerr.UnknownTopicOrPartition.Code, nil
+			})
+			first := start(&spoiler{key: keyMetadata, ways: slices.Repeat([]func([]byte) []byte{unknown}, 10_000)})
+			want := ts.put(t, ts.topics[0], 0, 1)
+			eventually(t, "the first messages came", func() bool { return first.has(want) })
+			cfg := ts.config(ts.net.link())
+			cfg.Topics, cfg.plan, cfg.SessionTimeout = ts.topics[1:], nil, 3*patience
+			other := startRunner(t, cfg)
+			leader := first.s.m.(*classic)
+			eventually(t, "a plan is made for both", func() bool {
+				leader.mu.Lock()
+				defer leader.mu.Unlock()
+				return len(leader.others) == 1 && !leader.has.rejoin
+			})
+			first.close()
+			joins.again(ledByOld)
+			start(&spoiler{key: keyMetadata, ways: []func([]byte) []byte{}})
+			eventually(t, "the topic of others is somebody's", func() bool { return other.claims() == 1 })
+		})
+	}
+}
+
+// keepsStaticMembers has a static member that comes back subscribe as it did last, for the fake lets all join anew otherwise.
+// Kafka looks at the name of the protocol alone.
+func (ts *testSystem) keepsStaticMembers() {
+	var last []kmsg.JoinGroupRequestProtocol
+	ts.cluster.ControlKey(int16(kmsg.JoinGroup), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		ts.cluster.KeepControl()
+		switch r := req.(*kmsg.JoinGroupRequest); {
+		case r.InstanceID == nil:
+		case r.MemberID == "" && last != nil:
+			r.Protocols = last
+		default:
+			last = r.Protocols
+		}
+		return nil, nil, false
+	})
 }
 
 // ledByOld is the answer to JoinGroup as Kafka has it for a static member that comes back, before version 9: it is led by the
