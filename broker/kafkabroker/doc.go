@@ -14,7 +14,7 @@
 // With Config.Transactional commits are transactions, which have what was emitted with the acks, too: see transactor.
 //
 // The broker has to be Kafka 2.3 or newer, or speak its protocol. A topic that is deleted and made again is told apart from the
-// old one where the broker knows topic ids (Kafka 3.1).
+// old one where the broker knows topic ids (Kafka 2.8), and nothing of it is handled before where it is fetched by them (3.1).
 //
 // # Where things are
 //

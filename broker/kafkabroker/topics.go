@@ -43,7 +43,7 @@ func (c *cluster) topics(ctx context.Context, names []string) (map[string]topic,
 
 // topicsBy is topics as one broker knows them.
 func (c *cluster) topicsBy(ctx context.Context, node int32, names []string) (map[string]topic, error) {
-	version, err := c.pick(ctx, node, keyMetadata, 12, 7)
+	version, err := c.pick(ctx, node, keyMetadata, 12, 11, 10, 7)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +73,9 @@ func metadataBody(version int16, names []string) []byte {
 		w.tags()
 	}
 	w.bool(false) // create missing topics
+	if 8 <= version && version <= 10 {
+		w.bool(false) // cluster authorized operations
+	}
 	if version >= 8 {
 		w.bool(false) // topic authorized operations
 	}

@@ -86,6 +86,38 @@ func TestLeavesOldBrokers(t *testing.T) {
 	}
 }
 
+// TestMadeAgainOnOldBrokers: Kafka 2.8 and 3.0 know ids of topics, and fetch by names. A topic is made anew, and has grown past
+// the old position before anything of it is fetched: all of it comes.
+func TestMadeAgainOnOldBrokers(t *testing.T) {
+	t.Parallel()
+	for name, versions := range map[string]*kversion.Versions{"2.8": kversion.V2_8_0(), "3.0": kversion.V3_0_0()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := startFake(t, ofOne, "sticky", kfake.MaxVersions(versions))
+			cfg := ts.config(ts.net.link())
+			cfg.Poll = time.Hour
+			r := startRunner(t, cfg)
+			old := ts.put(t, ts.topics[0], 0, 9)
+			eventually(t, "the old messages came", func() bool { return r.has(old) })
+			if err := r.s.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			ts.recreate(t, ts.topics[0])
+			want := ts.put(t, ts.topics[0], 9, 18)
+			before := r.s.atlas.looks()
+			eventually(t, "it looks at the topics", func() bool {
+				signal(r.s.bells.find)
+				return r.s.atlas.looks() >= before+2
+			})
+			if err := r.s.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "all of the new topic came", func() bool { return r.has(want) })
+			r.told(t, broker.Gap, errRecreated.Error())
+		})
+	}
+}
+
 // TestNamesTheVersion: where a broker does not speak a request, the error names the version of Kafka that does. Not all of them
 // are as old as what a source needs.
 func TestNamesTheVersion(t *testing.T) {
