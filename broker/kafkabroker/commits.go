@@ -18,6 +18,8 @@ type commits struct {
 	r      *roster
 	floors map[logID]broker.Floor // of each log that something was committed of: see broker.FloorReporter
 	pace   pace                   // of transactions
+
+	retried time.Time // when something that was refused was collected last
 }
 
 // A logID names a log, of a topic that has an id.
@@ -50,21 +52,28 @@ func (x *commits) due(now time.Time) backlog {
 	b.over = x.r.leaving && len(x.r.ending) == 0
 	b.waited = b.waited || b.over
 	for _, p := range x.r.turns {
-		b.waited = b.waited || p.stay.over(now)
-		b.stays(p, now)
+		x.stays(&b, p, now)
 	}
 	for _, p := range x.r.ending {
-		b.waited = b.waited || !p.stay.on(now)
-		b.stays(p, now)
+		b.waited = b.waited || p.stay.until.IsZero()
+		x.stays(&b, p, now)
 	}
 	return b
 }
 
-// stays takes note of a partition that may have been refused.
-func (b *backlog) stays(p *part, now time.Time) {
-	b.refused = b.refused || !p.stay.until.IsZero()
-	if p.stay.on(now) {
+// stays takes note of a partition that may have been refused. Of many, each since another moment, several are tried at once.
+func (x *commits) stays(b *backlog, p *part, now time.Time) {
+	if p.stay.until.IsZero() {
+		return
+	}
+	b.refused = true
+	switch pace := x.retried.Add(retryWait); {
+	case p.stay.on(now):
 		b.again = sooner(b.again, p.stay.until)
+	case now.Before(pace):
+		b.again = sooner(b.again, pace)
+	default:
+		b.waited = true
 	}
 }
 
@@ -83,8 +92,7 @@ func (s *stay) refused(now time.Time) {
 	s.until = now.Add(s.wait)
 }
 
-func (s *stay) on(now time.Time) bool   { return now.Before(s.until) }
-func (s *stay) over(now time.Time) bool { return !s.until.IsZero() && !s.on(now) }
+func (s *stay) on(now time.Time) bool { return now.Before(s.until) }
 
 // collect takes snapshots: of open claims where something is new, or of all, and the last ones.
 func (x *commits) collect(all bool, blocked func(topic string) bool, now time.Time) (ds []due) {
@@ -108,6 +116,9 @@ func (x *commits) collect(all bool, blocked func(topic string) bool, now time.Ti
 		d := p.due(true, by)
 		d.last = len(p.outs.waiting) == 0 || !now.Before(p.lastBy)
 		ds = append(ds, d)
+	}
+	if slices.ContainsFunc(ds, func(d due) bool { return !d.p.stay.until.IsZero() }) {
+		x.retried = now
 	}
 	if by.upTo > 0 { // what is left waits for this transaction, and for nothing else
 		for _, p := range x.r.turns {

@@ -69,3 +69,33 @@ func testRefusedCommitIsTriedSeldom(t *testing.T, last bool, why kafka.Error) {
 		t.Error("what is taken by now is not committed")
 	}
 }
+
+// TestManyRefusedCommits: many partitions are refused, each since another moment. They are tried again together, and no more
+// often than one would be at first.
+func TestManyRefusedCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{}.withDefaults()
+		h := newHoldings(&cfg, newBells(), kit.NewEventQueue(), &books{})
+		h.open(broker.Options{Budget: broker.Budget{Messages: 10, Bytes: 1 << 30}})
+		commits := 0
+		for tick := range 6000 {
+			if tick < 100 {
+				h.place("orders", int32(tick))
+			}
+			if b := h.due(); b.waited || tick < 100 {
+				commits++
+				ds := h.collect(false, nil)
+				for _, d := range ds {
+					d.c.err = kafka.TopicAuthorizationFailed
+				}
+				h.answered(ds, func(partitionID, topicID) bool { return false })
+			} else if !b.refused || b.again.IsZero() || b.again.Sub(time.Now()) > longestStay {
+				t.Fatalf("tick %d: they are tried again at %v", tick, b.again)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if commits > 100+6000/5 {
+			t.Errorf("%d commits in a minute", commits)
+		}
+	})
+}
