@@ -17,7 +17,7 @@ var kafkaMutants = []mutant{
 		"	if x.waits && x.left {\n		x.left = false\n		signal(x.bells.kick)\n	}\n", "",
 		"./broker/kafkabroker", "TestHoldings"},
 	{"a topic that nobody can tell of for a moment is no part of the whole", "broker/kafkabroker/atlas.go",
-		"s.missed < missingLooks", "s.missed < 0",
+		"_ int) bool { return a.gone(name) }", "_ int) bool { return a.missing[name] > 0 }",
 		"./broker/kafkabroker", "TestAtlasPartitions"},
 	{"what is held counts when it is others' by now", "broker/kafkabroker/source.go",
 		"	held := s.h.held()\n", "	held := all\n",

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 
@@ -23,15 +24,20 @@ type atlas struct {
 	begun     int // looks that have begun
 	look      int // the one that topics come from
 	topics    map[string]topic
-	sizes     map[string]size
-	missing   map[string]int // looks in a row that did not find a topic
+	sizes     map[string]int       // how many partitions topics have, by the last looks that could tell
+	missing   map[string]int       // looks in a row that did not find a topic, and were no sooner than apart after each other
+	missedAt  map[string]time.Time // the last of them
+	apart     time.Duration
 	seen      *kit.Recent[string, sighting]
 	unmatched bool // it was told that the pattern matches none
 }
 
 func newAtlas(cfg *Config) *atlas {
-	return &atlas{names: cfg.Topics, pattern: cfg.Pattern, matches: cfg.matcher(), missing: make(map[string]int),
-		sizes: make(map[string]size), seen: kit.NewRecent[string, sighting](mostSeen)}
+	return &atlas{
+		names: cfg.Topics, pattern: cfg.Pattern, matches: cfg.matcher(), missing: make(map[string]int),
+		missedAt: make(map[string]time.Time), apart: min(unsure, cfg.Poll), sizes: make(map[string]int),
+		seen: kit.NewRecent[string, sighting](mostSeen),
+	}
 }
 
 // A sighting is what was seen of topics of one name: the id of the last one, how many partitions that had at the first look,
@@ -159,8 +165,8 @@ func (a *atlas) carry(ts map[string]topic) (missed map[string]bool) {
 		if _, there := ts[name]; there {
 			continue
 		}
-		if a.missing[name]++; a.missing[name] >= missingLooks {
-			delete(a.missing, name) // what a pattern matches and nobody knows is gone
+		if a.missed(name); a.missing[name] >= missingLooks {
+			a.found(name) // what a pattern matches and nobody knows is gone
 			continue
 		}
 		ts[name], missed[name] = was, true
@@ -168,27 +174,15 @@ func (a *atlas) carry(ts map[string]topic) (missed map[string]bool) {
 	return missed
 }
 
-// A size is how many partitions a topic has, by the last look that could tell, and how many looks have not found it since.
-type size struct{ partitions, missed int }
-
 // measure keeps how many partitions topics have. A topic that no broker can tell of for a moment has as many as before, and so
 // has one that a broker which has just started does not know yet: else all would have too large a share of the others.
 func (a *atlas) measure() {
 	for name, t := range a.topics {
 		if t.err == nil {
-			a.sizes[name] = size{partitions: len(t.leaders)}
+			a.sizes[name] = len(t.leaders)
 		}
 	}
-	for name, s := range a.sizes {
-		if t, known := a.topics[name]; known && codeOf(t.err) != kafka.UnknownTopicOrPartition {
-			continue
-		}
-		if s.missed++; s.missed < missingLooks && a.pattern == "" { // else it was carried that far
-			a.sizes[name] = s
-		} else {
-			delete(a.sizes, name)
-		}
-	}
+	maps.DeleteFunc(a.sizes, func(name string, _ int) bool { return a.gone(name) })
 }
 
 // partitions is how many partitions all topics have together.
@@ -196,7 +190,7 @@ func (a *atlas) partitions() (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range a.sizes {
-		n += s.partitions
+		n += s
 	}
 	return n
 }
@@ -208,10 +202,24 @@ const missingLooks = 2
 // miss counts looks that did not find a topic.
 func (a *atlas) miss(topic string, err error) {
 	if codeOf(err) == kafka.UnknownTopicOrPartition {
-		a.missing[topic]++
+		a.missed(topic)
 	} else {
-		delete(a.missing, topic)
+		a.found(topic)
 	}
+}
+
+// missed takes note of a look that did not find a topic. Where leaders are missing, too, looks follow each other at once, and all
+// of them may go to the broker that has just started.
+func (a *atlas) missed(topic string) {
+	if now := time.Now(); a.missing[topic] == 0 || now.Sub(a.missedAt[topic]) >= a.apart {
+		a.missing[topic]++
+		a.missedAt[topic] = now
+	}
+}
+
+func (a *atlas) found(topic string) {
+	delete(a.missing, topic)
+	delete(a.missedAt, topic)
 }
 
 func (a *atlas) gone(topic string) bool {

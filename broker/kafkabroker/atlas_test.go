@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	kafka "github.com/segmentio/kafka-go"
 
@@ -66,6 +68,37 @@ func TestAtlas(t *testing.T) {
 			}
 			if leader := a.of(partitionID{"a", 1}).leader; (leader == 2) != (tc.counts["a"] > 0) {
 				t.Errorf("partition 1 is led by %d", leader)
+			}
+		})
+	}
+}
+
+// TestGoneTakesTime: looks may follow each other at once, and go to one broker that has just started and knows no topic yet. So
+// that two of them do not find a topic says that it was deleted where the second one comes later.
+func TestGoneTakesTime(t *testing.T) {
+	there, missing := topic{leaders: []int32{1}}, topic{err: kafka.UnknownTopicOrPartition}
+	for _, cfg := range []Config{{Topics: []string{"a"}}, {Pattern: "^a"}} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := cfg.withDefaults()
+			a := newAtlas(&cfg)
+			look := func(is topic) survey {
+				ts := map[string]topic{"a": is}
+				if is.err != nil && cfg.Pattern != "" {
+					ts = map[string]topic{}
+				}
+				return a.learn(a.begin(), ts, true)
+			}
+			look(there)
+			for range 10 {
+				v := look(missing)
+				if n, told := v.counts["a"]; a.gone("a") || told && n == 0 {
+					t.Fatal("it is gone")
+				}
+				time.Sleep(retryWait)
+			}
+			time.Sleep(unsure)
+			if look(missing); !a.gone("a") {
+				t.Error("it is not gone, and no look has found it for more than a second")
 			}
 		})
 	}
