@@ -60,11 +60,11 @@ func newMemberView(consumer string, hosts []string) *memberView {
 
 func (v *memberView) close() { v.client.CloseIdleConnections() }
 
-// read asks all processes, several at a time. nil: nobody can tell which there are. One that does not answer is there, and what
-// it told within the last minute still counts; one that refuses the connection, or does not have the consumer, is not there.
-func (v *memberView) read(ctx context.Context) *replicas.Members {
-	if !v.find(ctx) {
-		return nil
+// read asks all processes, several at a time. An error: nobody can tell which there are. One that does not answer is there, and
+// what it told within the last minute still counts; one that refuses the connection, or does not have the consumer, is not there.
+func (v *memberView) read(ctx context.Context) (*replicas.Members, error) {
+	if err := v.find(ctx); err != nil {
+		return nil, err
 	}
 	addresses := v.known
 	told, there, without := make([]*replicas.Process, len(addresses)), make([]bool, len(addresses)), make([]bool, len(addresses))
@@ -103,18 +103,23 @@ func (v *memberView) read(ctx context.Context) *replicas.Members {
 	if v.sample {
 		m.There = -1
 	}
-	return m
+	return m, nil
 }
 
-// find looks the names up, and says whether it is known where the processes are, or were just now. It leaves time to ask them.
-func (v *memberView) find(ctx context.Context) bool {
+// find looks the names up. Where that fails, the processes are where they were, for keepAddresses. After that it is an error, and
+// not that nothing is known of them: one may be paused, or have a breaker open, and more would be asked for all the same. It
+// leaves time to ask them.
+func (v *memberView) find(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	addresses, err := v.addresses(ctx)
 	if err == nil {
 		v.known, v.at = addresses, time.Now()
 	}
-	return !v.at.IsZero() && time.Since(v.at) < keepAddresses
+	if v.at.IsZero() || time.Since(v.at) >= keepAddresses {
+		return err
+	}
+	return nil
 }
 
 // addresses looks the names up. A name that nobody has stands for no processes.
@@ -128,7 +133,7 @@ func (v *memberView) addresses(ctx context.Context) (all []string, err error) {
 		if net.ParseIP(host) == nil {
 			var missing *net.DNSError
 			if ips, err = v.lookup(ctx, host); err != nil && !(errors.As(err, &missing) && missing.IsNotFound) {
-				return nil, err
+				return nil, fmt.Errorf("looking up the processes at %s: %w", at, err)
 			}
 		}
 		for _, ip := range ips {

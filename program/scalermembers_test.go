@@ -52,8 +52,11 @@ func TestMembers(t *testing.T) {
 		v := newMemberView("orders", []string{c.at})
 		v.client.Timeout = patience
 		v.lookup = func(context.Context, string) ([]string, error) { return nil, &net.DNSError{IsNotFound: true} }
-		m := v.read(t.Context())
+		m, err := v.read(t.Context())
 		v.close()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 		if m == nil || m.There != c.there || len(m.Told) != c.told {
 			t.Errorf("%s: %+v, want %d there, %d told", name, m, c.there, c.told)
 		}
@@ -87,7 +90,13 @@ func TestMemberThatChangesTheProtocol(t *testing.T) {
 	v := newMemberView("orders", []string{s.Listener.Addr().String()})
 	defer v.close()
 	seen := make(chan *replicas.Members, 1)
-	go func() { seen <- v.read(t.Context()) }()
+	go func() {
+		m, err := v.read(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		seen <- m
+	}()
 	select {
 	case m := <-seen:
 		if m == nil || m.There != 1 || len(m.Told) != 0 {
@@ -99,7 +108,7 @@ func TestMemberThatChangesTheProtocol(t *testing.T) {
 }
 
 // TestMembersByName: a name stands for all of its addresses, each once; where it cannot be looked up, nobody knows how many
-// there are.
+// there are, and that is an error.
 func TestMembersByName(t *testing.T) {
 	t.Parallel()
 	v := newMemberView("orders", []string{"orders:80", "127.0.0.1:81", "[::1]:82"})
@@ -111,8 +120,8 @@ func TestMembersByName(t *testing.T) {
 		t.Errorf("%v, %v, want %v", all, err, want)
 	}
 	v.lookup = func(context.Context, string) ([]string, error) { return nil, errors.New("the server does not answer") }
-	if m := v.read(t.Context()); m != nil {
-		t.Errorf("%+v", m)
+	if m, err := v.read(t.Context()); m != nil || err == nil {
+		t.Errorf("%+v, %v", m, err)
 	}
 }
 
@@ -154,8 +163,15 @@ func TestLookupThatFailsOnce(t *testing.T) {
 		t.Errorf("%+v, want 1: a breaker is open", a)
 	}
 	target.members.at = target.members.at.Add(-keepAddresses)
-	if m := target.members.read(t.Context()); m != nil {
-		t.Errorf("where they were a minute ago nobody needs to be: %+v", m)
+	target.members.lookup = func(context.Context, string) ([]string, error) { return nil, errors.New("server misbehaving") }
+	r, err := target.look(t.Context())
+	if err == nil {
+		tracker.Add(r)
+	}
+	target.saw(tracker.Figures(), err)
+	a, _, err = target.answer(t.Context(), perMinute)
+	if err == nil || !strings.Contains(err.Error(), "looking up the processes at orders:"+port) {
+		t.Errorf("%+v, %v: where they were a minute ago nobody needs to be, and a breaker may be open", a, err)
 	}
 }
 
@@ -174,13 +190,20 @@ func TestMemberThatIsSilentOnce(t *testing.T) {
 	v := newMemberView("orders", []string{at})
 	v.client.Timeout = patience
 	defer v.close()
-	first := v.read(t.Context())
+	read := func() *replicas.Members {
+		m, err := v.read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	first := read()
 	ill = true
-	if m := v.read(t.Context()); len(m.Told) != 1 || !slices.Equal(m.Told, first.Told) || !m.Told[0].Open {
+	if m := read(); len(m.Told) != 1 || !slices.Equal(m.Told, first.Told) || !m.Told[0].Open {
 		t.Errorf("%+v, want %+v", m, first)
 	}
 	v.told[at] = word{v.told[at].process, time.Now().Add(-keepWords)}
-	if m := v.read(t.Context()); m.There != 1 || len(m.Told) != 0 {
+	if m := read(); m.There != 1 || len(m.Told) != 0 {
 		t.Errorf("it has told nothing for a minute, and %+v", m)
 	}
 }

@@ -116,7 +116,7 @@ func (s *scalerServer) answer(ctx context.Context, ref *pb.ScaledObjectRef) (rep
 	defer cancel()
 	a, _, err := t.answer(ctx, settings)
 	if err != nil {
-		return a, status.Errorf(codes.Unavailable, "consumer %s: how much work there is is not known: %v", t.name, err)
+		return a, status.Errorf(codes.Unavailable, "consumer %s: how many processes it needs is not known: %v", t.name, err)
 	}
 	return a, nil
 }

@@ -96,7 +96,7 @@ func (t *scalerTarget) look(ctx context.Context) (r replicas.Reading, err error)
 	var members *replicas.Members
 	var asking errgroup.Group
 	if t.members != nil {
-		asking.Go(func() error { members = t.members.read(ctx); return nil })
+		asking.Go(func() (failed error) { members, failed = t.members.read(ctx); return failed })
 	}
 	bounded := true
 	for i, v := range t.views {
@@ -113,7 +113,7 @@ func (t *scalerTarget) look(ctx context.Context) (r replicas.Reading, err error)
 	if !bounded {
 		r.Most = 0
 	}
-	_ = asking.Wait()
+	err = errors.Join(err, asking.Wait())
 	r.Members = members
 	return r, err
 }
@@ -128,9 +128,9 @@ func (t *scalerTarget) saw(f replicas.Figures, err error) {
 	t.mu.Unlock()
 	switch {
 	case err != nil && (was.err == nil || was.times == 0):
-		t.log.Warn().Str("event", "scaler_blind").Err(err).Msg("how much work there is is not known: nobody is told a number")
+		t.log.Warn().Str("event", "scaler_blind").Err(err).Msg("how many processes are needed is not known: nobody is told a number")
 	case err == nil && was.err != nil:
-		t.log.Info().Str("event", "scaler_sees").Msg("how much work there is is known again")
+		t.log.Info().Str("event", "scaler_sees").Msg("how many processes are needed is known again")
 	}
 	if was.figures.Hold != f.Hold {
 		t.log.Info().Str("event", "scaler_hold").Int("hold", f.Hold).Int("processes", f.Members).Float64("settled_per_second",

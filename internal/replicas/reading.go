@@ -10,7 +10,7 @@ type Reading struct {
 	Missing bool
 	// Most is how many processes can have work at a time: partitions, or 1 with an order on JetStream. 0: no bound.
 	Most int
-	// Members are the processes; nil: they were not asked, or could not be found.
+	// Members are the processes; nil: they are not asked.
 	Members *Members
 }
 
