@@ -536,6 +536,8 @@ func TestDLQRefuses(t *testing.T) {
 		"replay --topic a --to-handler --rate=-1":     {"--to-handler is set and --config is not", "--rate is -1"},
 		"replay --topic a --max-replays 0":            {"--max-replays is 0"},
 		"replay --topic a --to b --workers 8":         {"--workers is set and --to-handler is not"},
+		"replay --topic a --to b --put-off 1s":        {"--put-off is set and --to-handler is not"},
+		"replay -c c.yaml --to-handler --put-off -1s": {"--put-off is -1s, negative"},
 		"show --topic a":                              {"name one letter"},
 		"list --topic a --timeout 0s":                 {"--timeout is 0s"},
 		"list --topic a --limit -1":                   {"--limit is -1, negative"},

@@ -26,6 +26,7 @@ type dlqReplay struct {
 	chosen  letterFlags
 	replay  deadletters.Replay
 	handler bool
+	putOff  time.Duration
 	asJSON  bool
 	order   consumer.Order // of the file's consumer; empty: none
 	parts   Parts
@@ -65,6 +66,8 @@ func newDLQReplay(p Parts) *cobra.Command {
 	f.StringVar(&d.replay.To, "to", "", "topic or subject to publish to (default with -c where each letter came from)")
 	f.BoolVar(&d.handler, "to-handler", false, "handle the letters in this process, with the routes of the file's consumer")
 	f.IntVar(&d.replay.Workers, "workers", 1, "how many are handled at once with --to-handler")
+	f.DurationVar(&d.putOff, "put-off", putOffMost, "how long a letter is put off with --to-handler, all told, by a handler that "+
+		"defers it, or by a circuit breaker")
 	f.Float64Var(&d.replay.Rate, "rate", 100, "letters per second; 0: as fast as they are confirmed")
 	f.Int64Var(&d.replay.Limit, "limit", 0, "the most letters to replay, without those that are refused before; 0: all")
 	f.IntVar(&d.replay.MaxReplays, "max-replays", 5, "how often a message may be replayed, all told")
@@ -99,6 +102,8 @@ func (d *dlqReplay) check() error {
 	f.Check(o.MaxReplays >= 1, "--max-replays", "is %d, want at least 1", o.MaxReplays)
 	f.Check(o.Workers >= 1, "--workers", "is %d, want at least 1", o.Workers)
 	f.Check(o.Workers <= 1 || d.handler, "--workers", "is set and --to-handler is not: what is published goes out by --rate")
+	f.Check(d.putOff >= 0, "--put-off", "is %v, negative", d.putOff)
+	f.Check(d.putOff == putOffMost || d.handler, "--put-off", "is set and --to-handler is not: no handler puts a letter off")
 	f.Check(!d.handler || d.target.file != "", "--to-handler", "is set and --config is not: the handler is the file's")
 	f.Check(!d.handler || o.To == "", "--to", "and --to-handler are set: one of them")
 	return errors.Join(f.Err(), d.checkTo())
@@ -222,7 +227,7 @@ func (d *dlqReplay) routes(ctx context.Context, box *deadBox,
 	}
 	for _, m := range a.members {
 		if m.name == box.name {
-			handle = newTurns(ctx, m, box.consumer.Timeout, again).handle
+			handle = newTurns(ctx, m, box.consumer.Timeout, d.putOff, again).handle
 		}
 	}
 	return handle, end, nil

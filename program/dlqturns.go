@@ -16,23 +16,25 @@ type turns struct {
 	over    context.Context // ends a drain_timeout after that, and with it the calls that did not return
 	timeout time.Duration   // of a call; 0: none
 	handler consumer.Handler
+	putOff  time.Duration    // the most that a letter is put off, all told, by what is no limit
 	outputs broker.Publisher // of what is emitted; nil: nothing can be
 	origin  string           // names that, before the letter's place
 }
 
 // newTurns are those of a member, until run ends. What is emitted in one of another again is something else.
-func newTurns(run context.Context, m *member, timeout time.Duration, again string) turns {
+func newTurns(run context.Context, m *member, timeout, putOff time.Duration, again string) turns {
 	over, end := context.WithCancelCause(context.Background())
 	context.AfterFunc(run, func() { time.AfterFunc(m.drain, func() { end(consumer.ErrShutdown) }) })
 	origin := "emit-replay/" + m.name + "/" + m.setup.Group + "/" + again
-	return turns{run, over, timeout, m.handler, m.publisher, origin}
+	return turns{run, over, timeout, m.handler, putOff, m.publisher, origin}
 }
 
 const (
 	// turnPause is between two calls for a letter that waits for a limit.
 	turnPause = 20 * time.Millisecond
-	// putOffMost is for how long a letter is put off, all told, by what is no limit.
-	putOffMost = time.Second
+	// putOffMost is turns.putOff where no flag says otherwise: enough for a handler that waits for a lock, and little for each of a
+	// thousand letters that are put off for ever.
+	putOffMost = 10 * time.Second
 	// emitTimeout is for how long what a call emitted is published.
 	emitTimeout = 30 * time.Second
 )
@@ -41,9 +43,9 @@ const (
 // handled: its timeout begins with its call, and when run ends it stays as it was.
 //
 // A limit's turn comes. What else puts a letter off, as the circuit breaker whose probe it was or the handler itself, may do so
-// for ever, before all letters behind it: beyond putOffMost it has failed.
+// for ever, before all letters behind it: beyond putOff it has failed.
 func (t turns) handle(ctx context.Context, m *broker.Message) error {
-	for left := putOffMost; t.run.Err() == nil; {
+	for left := t.putOff; t.run.Err() == nil; {
 		err := t.call(ctx, m)
 		if consumer.IsSkip(err) {
 			return nil
@@ -53,7 +55,8 @@ func (t turns) handle(ctx context.Context, m *broker.Message) error {
 		}
 		wait := consumer.DeferDelay(err)
 		if left -= wait; left < 0 {
-			return fmt.Errorf("put off for %v, and a replay does not wait so long: %w", wait, err)
+			return fmt.Errorf("put off for %v, and for %v before that: more than --put-off, %v: %w", wait, t.putOff-left-wait, t.putOff,
+				err)
 		}
 		select {
 		case <-t.run.Done():

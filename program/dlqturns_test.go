@@ -97,10 +97,10 @@ func TestLettersThatArePutOffStay(t *testing.T) {
 		"a failed probe of a breaker that waits longer than a call may take": {[]string{"timeout: 3s", "routes: [{handler: picky}]",
 			"middleware: [{use: circuit_breaker}]"}, 12, time.Minute},
 		"a failed probe of a breaker that opens for a moment": {[]string{"routes: [{handler: picky}]",
-			"middleware: [{use: circuit_breaker, with: {open_for: 10ms}}]"}, 12, time.Minute},
+			"middleware: [{use: circuit_breaker, with: {open_for: 10ms}}]"}, 12, 3 * time.Minute},
 		"for 10 minutes": {[]string{"routes: [{handler: later, with: {wait: 10m}}]"}, 3, time.Second},
-		"for 300 ms":     {[]string{"routes: [{handler: later, with: {wait: 300ms}}]"}, 3, 10 * time.Second},
-		"for no time":    {[]string{"routes: [{handler: later, with: {wait: 0s}}]"}, 3, 10 * time.Second},
+		"for 300 ms":     {[]string{"routes: [{handler: later, with: {wait: 300ms}}]"}, 3, 30 * time.Second},
+		"for no time":    {[]string{"routes: [{handler: later, with: {wait: 0s}}]"}, 3, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,9 +128,9 @@ func TestLettersThatArePutOffStay(t *testing.T) {
 // What asks for a moment, and not again and again, has it.
 func TestLettersWaitForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		handle, begun := routesOf(t, t.Context(), "routes: [{handler: later, with: {wait: 300ms, times: 3}}]"), time.Now()
+		handle, begun := routesOf(t, t.Context(), "routes: [{handler: later, with: {wait: 300ms, times: 30}}]"), time.Now()
 		err := handle(t.Context(), &broker.Message{Topic: "orders", Value: []byte("bad")})
-		if took := time.Since(begun); err != nil || took != 900*time.Millisecond {
+		if took := time.Since(begun); err != nil || took != 9*time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})
@@ -220,7 +220,7 @@ func routesOf(t *testing.T, ctx context.Context, settings ...string) func(contex
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &dlqReplay{parts: Parts{Handlers: registry}}
+	d := &dlqReplay{parts: Parts{Handlers: registry}, putOff: putOffMost}
 	return d.handleOf(t, ctx, `source: {nats: {url: "nats://127.0.0.1:1", stream: ORDERS, subjects: [orders], durable: d}}
     `+strings.Join(settings, "\n    "))
 }
