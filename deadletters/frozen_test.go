@@ -242,6 +242,61 @@ func TestFrozenReplayBeginsInVain(t *testing.T) {
 	}
 }
 
+// A replay is frozen for so long that all that another one wrote down is gone again from a journal that has a limit, or all but
+// its end: it publishes nothing, and says why.
+func TestFrozenReplayWhoseJournalLostRecords(t *testing.T) {
+	for name, keep := range map[string]int64{"all": 0, "all but the last": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := withLetters(t)
+				first := &watched{Publisher: b.Publisher(), before: func(step string, n int) {
+					if step != "begin" || n != 2 {
+						return
+					}
+					sum, err := replayAll(t, b.LogView(), &watched{Publisher: b.Publisher()}, 100)
+					if err != nil || sum.Replayed != 10 {
+						t.Errorf("the other one: %+v %v", sum, err)
+					}
+					var gone []broker.Place
+					if _, err := b.LogView().Scan(t.Context(), broker.Scan{Topic: journalTopic}, func(m *broker.Message) error {
+						gone = append(gone, broker.Place{Partition: m.Partition, Offset: m.Offset})
+						return nil
+					}); err != nil {
+						t.Error(err)
+					}
+					if err := b.LogView().Remove(t.Context(), journalTopic, gone[:int64(len(gone))-keep]); err != nil {
+						t.Error(err)
+					}
+				}}
+				sum, err := replayAll(t, b.LogView(), first, 5)
+				if err == nil || sum.Replayed != 5 || !strings.Contains(err.Error(), "gone from it that were not read") {
+					t.Errorf("%+v %v", sum, err)
+				}
+				n := 0
+				if _, err := b.LogView().Scan(t.Context(), broker.Scan{Topic: "orders"},
+					func(*broker.Message) error { n++; return nil }); err != nil || n != frozenLetters {
+					t.Errorf("%d were published, want %d: %v", n, frozenLetters, err)
+				}
+			})
+		})
+	}
+}
+
+// A broker that shows the journal as it was before the replay began is no other replay.
+func TestReplayThatDoesNotSeeItselfBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := withLetters(t)
+		if _, err := replayAll(t, b.LogView(), &watched{Publisher: b.Publisher()}, 100); err != nil {
+			t.Fatal(err)
+		}
+		store := &stale{LogView: b.LogView(), end: 3, until: time.Now().Add(time.Hour)}
+		_, err := replayAll(t, store, &watched{Publisher: b.Publisher()}, 100)
+		if err == nil || errors.Is(err, deadletters.ErrTaken) || !strings.Contains(err.Error(), "shows an older state") {
+			t.Error(err)
+		}
+	})
+}
+
 var errGone = errors.New("killed")
 
 // A late publisher freezes before its second publish of letters, and goes on with it when it is told to.

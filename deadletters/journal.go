@@ -86,6 +86,12 @@ func (j *journal) read(m *broker.Message, known *marks) error {
 	return known.add(r)
 }
 
+// older is the error of a broker that does not show the last record that this replay has stored.
+func (j *journal) older() error {
+	return fmt.Errorf("reading the journal of replays, %s: what was just written is not there, so the broker shows an older state",
+		j.topic)
+}
+
 // append stores a record, confirmed. The end of ctx does not cut it: what was done has to be written down.
 func (j *journal) append(ctx context.Context, r record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.limit)
@@ -113,11 +119,18 @@ func (j *journal) append(ctx context.Context, r record) error {
 // a stopped one, which waits (Config.Settle) and looks for it in its topic.
 //
 // That holds only if A sees all that is stored before its own record. A broker that was the journal's leader and does not know
-// yet that it is no more, or one that has just become it, may show less: A looks again until its own record is there.
+// yet that it is no more, or one that has just become it, may show less: A looks again until its own record is there. And of a
+// journal with a limit, what B has written may be gone before A looks, who was frozen: as is then the record that A read last.
 func (j *journal) taken(ctx context.Context, known *marks) error {
 	for end := time.Now().Add(j.limit); ; {
-		done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic, Offset: j.at + 1},
-			func(m *broker.Message) error { return j.read(m, known) })
+		last, kept := j.at, j.at < 0
+		done, err := j.store.Scan(ctx, broker.Scan{Topic: j.topic, Offset: max(0, last)}, func(m *broker.Message) error {
+			if m.Offset == last {
+				kept = true
+				return nil
+			}
+			return j.read(m, known)
+		})
 		switch {
 		case err != nil:
 			return fmt.Errorf("reading the journal of replays, %s: %w", j.topic, err)
@@ -125,11 +138,13 @@ func (j *journal) taken(ctx context.Context, known *marks) error {
 			return fmt.Errorf("the journal of replays, %s, was deleted meanwhile", j.topic)
 		case known.run != j.run:
 			return fmt.Errorf("%w (%s)", ErrTaken, known.run)
+		case !kept && j.at > last:
+			return fmt.Errorf("reading the journal of replays, %s: records are gone from it that were not read, perhaps of another "+
+				"replay, for it has a limit: the next replay goes on", j.topic)
 		case j.seen:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("reading the journal of replays, %s: what was just written is not there, so the broker shows an older state",
-				j.topic)
+			return j.older()
 		}
 		if err := sleep(ctx, confirmPause); err != nil {
 			return err

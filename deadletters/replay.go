@@ -182,7 +182,10 @@ func (r *replay) prepare(ctx context.Context) (err error) {
 	if r.known, err = r.j.load(ctx); err != nil {
 		return err
 	}
-	if r.known.run != r.j.run {
+	switch {
+	case !r.j.seen:
+		return r.j.older()
+	case r.known.run != r.j.run:
 		return fmt.Errorf("%w (%s)", ErrTaken, r.known.run)
 	}
 	return r.resolve(ctx)
