@@ -34,7 +34,8 @@ type journal struct {
 }
 
 // Unreadable are records of a journal that cannot be read. They are passed over: whoever may publish to the journal can write
-// one, and a replay that stopped there would never go on. A letter of which only such a record speaks counts as waiting.
+// one, and a replay that stopped there would never go on. A letter of which only such a record speaks counts as waiting. Only one
+// that says that it is of a newer longshore ends a replay: what that one has replayed would be published once more.
 type Unreadable struct {
 	// Topic is the journal's.
 	Topic string
@@ -80,7 +81,11 @@ func (j *journal) read(m *broker.Message, known *marks) error {
 	j.seen = j.seen || j.mine != "" && storedID(m) == j.mine
 	r, err := decodeRecord(m.Value)
 	if err != nil {
-		j.bad.add(broker.Place{Partition: m.Partition, Offset: m.Offset}, err)
+		at := broker.Place{Partition: m.Partition, Offset: m.Offset}
+		if errors.Is(err, errNewer) && j.run != "" && (r.Log == "" || r.Log == j.log) {
+			return fmt.Errorf("record %s: %w: let that one replay", FormatPlace(at), err)
+		}
+		j.bad.add(at, err)
 		return nil
 	}
 	return known.add(r)

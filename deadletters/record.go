@@ -110,18 +110,21 @@ const (
 	maxName = 4 << 10
 )
 
+// errNewer is of a record that cannot be read, and that must not be passed over.
+var errNewer = errors.New("it is from a newer longshore")
+
 // decodeRecord reads a line of the journal. It may be anything: whoever may publish to the journal can write one.
 func decodeRecord(b []byte) (r record, err error) {
 	if len(b) > maxRecordBytes {
 		return r, fmt.Errorf("it has %d bytes, want at most %d", len(b), maxRecordBytes)
 	}
-	if err := json.Unmarshal(b, &r); err != nil {
-		return r, err
-	}
+	err = json.Unmarshal(b, &r) // what has another type there does not keep it from reading the version
 	switch {
-	case r.Version > recordVersion:
-		return r, fmt.Errorf("it has format %d, from a newer longshore: this one reads %d", r.Version, recordVersion)
-	case r.Version < 1 || r.Run == "" || r.At.IsZero():
+	case r.Version > recordVersion && r.Run != "" && !r.At.IsZero():
+		return r, fmt.Errorf("%w: it has format %d, and this one reads %d", errNewer, r.Version, recordVersion)
+	case err != nil:
+		return r, err
+	case r.Version > recordVersion || r.Version < 1 || r.Run == "" || r.At.IsZero():
 		return r, errors.New("it is no record of a replay")
 	case max(len(r.Run), len(r.Of), len(r.Log), len(r.Suffix), len(r.By)) > maxName:
 		return r, fmt.Errorf("it has a name of more than %d bytes", maxName)
