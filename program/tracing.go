@@ -67,7 +67,9 @@ func exportingOf(doc *config.Document, env lookup) (x exporting) {
 		doc.Find("metrics.otlp", "is true, and there is no endpoint: set tracing.endpoint, or OTEL_EXPORTER_OTLP_ENDPOINT")
 		x.metrics = false
 	}
-	if doc.File.Tracing != nil && endpoint("TRACES") == "" {
+	ofSpans := !x.metrics || slices.ContainsFunc([]string{"sample", "relation", "keys"}, // resource and plaintext_auth are of both
+		func(key string) bool { return doc.Has("tracing." + key) })
+	if doc.File.Tracing != nil && endpoint("TRACES") == "" && ofSpans {
 		doc.Find("tracing.endpoint", "is missing, and so is OTEL_EXPORTER_OTLP_ENDPOINT")
 	}
 	checkEndpoint(doc, file)

@@ -278,6 +278,13 @@ func TestWhatIsExported(t *testing.T) {
 			true, false, sampling{}},
 		"a variable's headers in clear, as the file allows": {"tracing: {plaintext_auth: true}\n",
 			vars{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://host", "OTEL_EXPORTER_OTLP_HEADERS": "a=b"}, true, false, sampling{}},
+		"a variable's headers to this machine": {"metrics: {otlp: true}\n", vars{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318",
+			"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://[::1]:4318/v1/metrics", "OTEL_EXPORTER_OTLP_HEADERS": "a=b"}, true, true,
+			sampling{}},
+		"headers of metrics alone in clear, as the file allows": {"metrics: {otlp: true}\ntracing: {plaintext_auth: true}\n",
+			vars{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://host", "OTEL_EXPORTER_OTLP_HEADERS": "a=b"}, false, true, sampling{}},
+		"a resource of metrics alone": {"metrics: {otlp: true}\ntracing: {resource: {a: b}}\n",
+			vars{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": at}, false, true, sampling{}},
 		"a variable's headers, which the file's endpoint does not get": {"tracing: {endpoint: \"http://host\"}\n",
 			vars{"OTEL_EXPORTER_OTLP_HEADERS": "a=b"}, true, false, sampling{}},
 		"the file's is all HTTP": {"tracing: {endpoint: " + at + "}\n", vars{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, true, false,
@@ -292,7 +299,9 @@ func TestWhatIsExported(t *testing.T) {
 		file string
 		env  vars
 	}{
-		"c.yaml:1: tracing.endpoint: is missing":                    {"tracing: {sample: 1}\n", nil},
+		"c.yaml:1: tracing.endpoint: is missing": {"tracing: {sample: 1}\n", nil},
+		"c.yaml:2: tracing.endpoint: is missing": {"metrics: {otlp: true}\ntracing: {plaintext_auth: true, keys: true}\n",
+			vars{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": at}},
 		"c.yaml:1: metrics.otlp: is true, and there is no endpoint": {"metrics: {otlp: true}\n", nil},
 		"tracing.endpoint: is not a URL of OTLP over HTTP":          {"tracing: {endpoint: \"127.0.0.1:4318\"}\n", nil},
 		"tracing.endpoint: has a query or a fragment":               {"tracing: {endpoint: \"http://host/otlp?key=pw\"}\n", nil},
