@@ -191,6 +191,28 @@ func TestScalerHasJustBegun(t *testing.T) {
 	}
 }
 
+// TestScalerBesideOneProcess: a process that answers itself, and has nothing to go by yet, does not know how many there are
+// beside it: that is no answer of 1, which would take the others away. What the trigger says serves.
+func TestScalerBesideOneProcess(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]replicas.Figures{
+		"it has handled nothing":  {Known: true, In: 500, Backlog: 96000, Members: -1},
+		"a durable was deleted":   {Known: true, Missing: true, In: 500, Each: 100, Members: -1},
+		"there is no durable yet": {Missing: true, Members: -1},
+	} {
+		target := fakeTargets("orders")["orders"]
+		target.members = &memberView{sample: true}
+		target.saw(f, nil)
+		a, _, err := target.answer(t.Context(), replicas.Settings{Drain: time.Minute})
+		if err == nil || !strings.Contains(err.Error(), "how many there are is not known") {
+			t.Errorf("%s: %+v %v", name, a, err)
+		}
+		if a, _, err := target.answer(t.Context(), perMinute); f.Each == 0 && !f.Missing && (err != nil || a.Reason != replicas.Load) {
+			t.Errorf("%s, and what a process does is said: %+v %v", name, a, err)
+		}
+	}
+}
+
 // TestScalerStream: tells at once, then of changes only; nothing while it does not know.
 func TestScalerStream(t *testing.T) {
 	t.Parallel()

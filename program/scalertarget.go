@@ -146,6 +146,20 @@ func (t *scalerTarget) now() (sighting, <-chan struct{}) {
 	return t.last, t.next
 }
 
+// unsure is why an answer that keeps the number is none: what it takes for the number is 1, for nobody knows how many there are.
+func (t *scalerTarget) unsure(a replicas.Answer, f replicas.Figures) error {
+	beside := t.members != nil && t.members.sample
+	switch {
+	case a.Reason == replicas.Paused && f.Paused && f.Members < 0:
+		return errPaused
+	case a.Reason == replicas.Unmeasured && beside:
+		return errUnmeasured
+	case a.Reason == replicas.Missing && beside:
+		return errMissing
+	}
+	return nil
+}
+
 // errOpen is of a scaler that does not know how many processes there are, so that it cannot ask for as many.
 var errOpen = errors.New("a circuit breaker is open: what more processes would do is not known")
 
@@ -154,6 +168,13 @@ var errLimited = errors.New("a limit that processes share is used up: how many t
 
 // errPaused is the same.
 var errPaused = errors.New("a process was paused, so the number is to stay: how many there are is not known")
+
+// errUnmeasured and errMissing are of a process that answers beside its consumers: there may be others.
+var (
+	errUnmeasured = errors.New("this process has handled too little to tell what one does, and how many there are is not known: " +
+		"perReplica of the trigger says it")
+	errMissing = errors.New("a durable is not there, and how many there are is not known")
+)
 
 // errTooEarly is of a scaler that has begun just now.
 var errTooEarly = errors.New("not known yet: there was no second look at the broker")
@@ -172,8 +193,8 @@ func (t *scalerTarget) answer(ctx context.Context, s replicas.Settings) (replica
 			return replicas.Answer{}, f, errLimited
 		case f.Known || f.Missing:
 			a := replicas.Need(f, s)
-			if a.Reason == replicas.Paused && f.Paused && f.Members < 0 {
-				return replicas.Answer{}, f, errPaused
+			if err := t.unsure(a, f); err != nil {
+				return replicas.Answer{}, f, err
 			}
 			return a, f, nil
 		}
