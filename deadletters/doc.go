@@ -26,6 +26,7 @@
 //	confirm.go    publishes until it is known what became of each
 //	journal.go    what replays have begun and done; record.go: one entry
 //	marks.go      what the journal says of each letter
+//	repeats.go    which replays with Again did not get to their end
 //	resolve.go    what was on its way when a replay ended, and whether it arrived
 //	purge.go      deletes letters
 package deadletters

@@ -219,6 +219,39 @@ func TestKilledAgainGoesOn(t *testing.T) {
 	})
 }
 
+// A replay with Again that was stopped goes on also where letters were named meanwhile, to be replayed again: these are, as often
+// as they are named, and all others once.
+func TestStoppedAgainGoesOnAfterNamedLetters(t *testing.T) {
+	onBoth(t, func(t *testing.T, leased bool) {
+		b := bench(t, leased, 20)
+		l := open(t, b, noIDs{b.Publisher()})
+		if sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders}); err != nil || sum.Replayed != 20 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		sum, err := l.Replay(ctx, Replay{Allow: fromOrders, Again: true, Batch: 4, OnProgress: func(done, _ int64) {
+			if done == 8 {
+				stop()
+			}
+		}})
+		if err != nil || !sum.Stopped || sum.Replayed != 8 {
+			t.Fatalf("%+v %v", sum, err)
+		}
+		all := list(t, l, Filter{})
+		for _, x := range []*Letter{all[0], all[0], all[19]} { // replayed again before the stop, and not
+			sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Again: true, Filter: Filter{Places: []broker.Place{x.Place}}})
+			if err != nil || sum.Replayed != 1 {
+				t.Errorf("letter %s was named: %+v %v", FormatPlace(x.Place), sum, err)
+			}
+		}
+		for _, want := range []int64{11, 20} { // when it has come to its end, the next one begins anew
+			if sum, err := l.Replay(t.Context(), Replay{Allow: fromOrders, Again: true}); err != nil || sum.Replayed != want {
+				t.Errorf("it has replayed %d of the others, want %d: %v", sum.Replayed, want, err)
+			}
+		}
+	})
+}
+
 // What a replay with Again has published is not published by the next one with Again, whichever replay found it there.
 func TestKilledAgainIsFoundByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

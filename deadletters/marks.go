@@ -30,13 +30,11 @@ type stroke struct {
 // marks are all that the journal says of one log of dead letters. What they take grows with the journal's bytes, not with the
 // letters that it names: a record of sixty bytes can name 65,536.
 type marks struct {
-	log string
-	by  map[bucket][]stretch // sorted and disjoint
-	n   int                  // stretches
-	run string               // the replay that began last
-	// again are replays with Again that did not get to their end, and those that went on with them: what they have replayed is not
-	// replayed again.
-	again map[string]bool
+	log   string
+	by    map[bucket][]stretch // sorted and disjoint
+	n     int                  // stretches
+	run   string               // the replay that began last
+	again repeats
 	// who has begun each replay; empty: it does not say.
 	who map[string]string
 }
@@ -61,7 +59,7 @@ const (
 )
 
 func newMarks(log string) *marks {
-	return &marks{log: log, by: map[bucket][]stretch{}, again: map[string]bool{}, who: map[string]string{}}
+	return &marks{log: log, by: map[bucket][]stretch{}, again: repeats{}, who: map[string]string{}}
 }
 
 // add takes the next record of the journal in. Records come in the order in which they were stored; one may come twice. An error:
@@ -77,9 +75,9 @@ func (m *marks) add(r record) error {
 	}
 	switch {
 	case begins && r.Again:
-		m.again[r.Run] = true
+		m.again[r.Run] = repeat{named: r.Named}
 	case r.Step == stepEnd:
-		clear(m.again)
+		m.again.end(r.Named)
 	}
 	if r.Step == stepBegin && began && r.Run != m.run {
 		// Another replay had begun by then. Between this record and its publish it has looked at the journal, up to this record at

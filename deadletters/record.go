@@ -38,6 +38,8 @@ type record struct {
 	Edited  bool             `json:"edited,omitempty"`
 	// Again, of a run: it replays what was replayed already.
 	Again bool `json:"again,omitempty"`
+	// Named, of a run with Again and of its end: it is of letters that were named.
+	Named bool `json:"named,omitempty"`
 	// By, of a run: who replays, as Replay.By says.
 	By string `json:"by,omitempty"`
 	// Suffix ends the ids of the messages.

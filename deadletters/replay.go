@@ -40,7 +40,7 @@ type Replay struct {
 	// MaxReplays is how often a message may be replayed, all told; a letter that came back so often is refused. Defaults to 5.
 	MaxReplays int
 	// Again replays letters that were replayed before, too. A replay with Again goes on with one that was stopped or killed: what
-	// that one has replayed is left out.
+	// that one has replayed is left out. One whose Filter names Places goes on with such ones only, and leaves the others stopped.
 	Again bool
 	// Edit changes each message before it is published: its key, value and headers; one whose topic or ID it changes is refused with
 	// ErrEdited. A letter whose edited copy was published counts as replayed. Defaults to nil.
@@ -176,7 +176,7 @@ func (r *replay) prepare(ctx context.Context) (err error) {
 	if err := r.l.cfg.Store.CreateLog(ctx, r.j.topic, r.l.cfg.Topic); err != nil {
 		return fmt.Errorf("making the journal of replays: %w", err)
 	}
-	if err := r.j.append(ctx, record{Step: stepRun, Again: r.o.Again, By: r.o.By}); err != nil {
+	if err := r.j.append(ctx, record{Step: stepRun, Again: r.o.Again, Named: r.named(), By: r.o.By}); err != nil {
 		return err
 	}
 	if r.known, err = r.j.load(ctx); err != nil {
@@ -211,7 +211,7 @@ func (r *replay) run(ctx context.Context) error {
 		err = r.flush(ctx)
 	}
 	if err == nil && r.o.Again && !r.o.DryRun {
-		err = r.j.append(ctx, record{Step: stepEnd})
+		err = r.j.append(ctx, record{Step: stepEnd, Named: r.named()})
 	}
 	if err == nil && r.last != nil {
 		if err = r.taken(ctx); errors.Is(err, ErrTaken) {
@@ -249,8 +249,15 @@ func (r *replay) wanted(x *Letter) bool {
 		return true
 	}
 	done := r.known.of(x.Place).done
-	return r.o.Again && !r.known.again[done.run] && !r.known.again[done.of] // another one may have found what it has published
+	if !r.o.Again {
+		return false
+	}
+	again := r.known.again // of a run, or of the one that found what it has published
+	return !again.leaveOut(done.run, r.named()) && !again.leaveOut(done.of, r.named())
 }
+
+// named says whether the replay is one with Again of letters that are named.
+func (r *replay) named() bool { return r.o.Again && len(r.o.Filter.Places) > 0 }
 
 // take puts a letter into the batch, or refuses it.
 func (r *replay) take(ctx context.Context, x *Letter) error {
