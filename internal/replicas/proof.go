@@ -8,6 +8,9 @@ import (
 const (
 	// settleFor is how long after a change of the members nothing is measured: partitions move, processes start.
 	settleFor = 15 * time.Second
+	// blindAfter is how far apart two readings are that leave it open what was between them: more than the longest time from one to
+	// the next. The broker may have been away, and what came out then is no measure.
+	blindAfter = 30 * time.Second
 	// judgeAfter is how long is measured at one number before it is judged, at least: fewest that the members could have finished
 	// tell something, and callsOver as long as a call takes. Calls of minutes began together, and end together.
 	judgeAfter = 45 * time.Second
@@ -31,7 +34,8 @@ const (
 // not (what they call is saturated, or few keys have all the work) it holds the number, and looks again later.
 type proof struct {
 	members int
-	since   time.Time     // of this number
+	since   time.Time     // of this number, or since when it is seen again
+	last    time.Time     // sample
 	could   float64       // messages a second, by what the members tell
 	window  time.Duration // of a judgement
 	from    sample        // where the measure begins; zero: not begun
@@ -59,6 +63,10 @@ func (p *proof) look(now sample, f Figures) {
 		p.moved(now.at)
 		p.members, p.since, p.from, p.here = f.Members, now.at, sample{}, measure{}
 	}
+	if now.at.Sub(p.last) > blindAfter {
+		p.since, p.from = now.at, sample{}
+	}
+	p.last = now.at
 	p.could, p.window = f.Each*float64(f.Members), max(judgeAfter, callsOver*f.Call)
 	if p.hold > 0 && !now.at.Before(p.until) {
 		p.hold, p.from = 0, sample{} // what is asked for now is tried before it is judged

@@ -303,3 +303,24 @@ func TestHoldUntried(t *testing.T) {
 		t.Errorf("hold %d, untried %v: %+v", f.Hold, f.Untried, a)
 	}
 }
+
+// TestReadingsThatFailed: the broker was away for ten minutes, and nobody could look. That nothing came out meanwhile is no proof
+// that more processes bring no more.
+func TestReadingsThatFailed(t *testing.T) {
+	tr := &replicas.Tracker{}
+	arrived, backlog, runs := int64(100_000), int64(100_000), int64(0)
+	for sec := 0; sec < 900; sec += 2 {
+		if sec >= 100 && sec < 700 {
+			continue
+		}
+		arrived, backlog, runs = arrived+1000, backlog+360, runs+320 // each of two does what it could, 160/s
+		p := replicas.Process{Workers: 16, Runs: runs, Work: time.Duration(runs) * 100 * time.Millisecond}
+		q := p
+		p.Name, q.Name = "a", "b"
+		tr.Add(replicas.Reading{At: at(sec), Parts: []replicas.Part{part("in", arrived, backlog)}, Most: 12,
+			Members: &replicas.Members{There: 2, Told: []replicas.Process{p, q}}})
+		if f := tr.Figures(); f.Hold != 0 {
+			t.Fatalf("after %d s: held at %d, %+v", sec, f.Hold, replicas.Need(f, replicas.Settings{Drain: time.Minute}))
+		}
+	}
+}
