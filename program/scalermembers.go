@@ -68,12 +68,13 @@ func (v *memberView) read(ctx context.Context) (*replicas.Members, error) {
 	}
 	addresses := v.known
 	told, there, without := make([]*replicas.Process, len(addresses)), make([]bool, len(addresses)), make([]bool, len(addresses))
+	failed := make([]error, len(addresses))
 	var asking errgroup.Group
 	asking.SetLimit(askAbreast)
 	for i, at := range addresses {
 		asking.Go(func() error {
 			p, err := v.ask(ctx, at)
-			told[i] = p
+			told[i], failed[i] = p, err
 			without[i] = errors.Is(err, errNotThere)
 			there[i] = !errors.Is(err, syscall.ECONNREFUSED) && !without[i]
 			return nil
@@ -97,6 +98,8 @@ func (v *memberView) read(ctx context.Context) (*replicas.Members, error) {
 		}
 		if said.process != nil && time.Since(said.at) < keepWords {
 			m.Told, words[addresses[i]] = append(m.Told, *said.process), said
+		} else if m.Silent == "" && failed[i] != nil {
+			m.Silent = fmt.Sprintf("%s tells nothing: %v", addresses[i], failed[i])
 		}
 	}
 	v.told = words

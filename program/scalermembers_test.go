@@ -107,6 +107,31 @@ func TestMemberThatChangesTheProtocol(t *testing.T) {
 	}
 }
 
+// TestWhyMembersDoNotTell: the answer that keeps the number says what keeps a process from telling.
+func TestWhyMembersDoNotTell(t *testing.T) {
+	t.Parallel()
+	at := answering(t, 503, "")
+	target := fakeTargets("orders")["orders"]
+	target.views = []workView{{read: func(context.Context) (sourceWork, error) {
+		return sourceWork{parts: []replicas.Part{{Name: "in/0", Arrived: 96000, Backlog: 96000}}}, nil
+	}}}
+	target.members = newMemberView("orders", []string{at})
+	target.members.client.Timeout = patience
+	defer target.members.close()
+	tracker := &replicas.Tracker{}
+	for range 2 {
+		r, err := target.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tracker.Add(r)
+	}
+	a := replicas.Need(tracker.Figures(), replicas.Settings{Drain: time.Minute})
+	if a.Reason != replicas.Unmeasured || !strings.Contains(a.Why, at+" tells nothing: it answers 503") {
+		t.Errorf("%+v", a)
+	}
+}
+
 // TestMembersByName: a name stands for all of its addresses, each once; where it cannot be looked up, nobody knows how many
 // there are, and that is an error.
 func TestMembersByName(t *testing.T) {

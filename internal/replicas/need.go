@@ -121,8 +121,11 @@ func Need(f Figures, s Settings) Answer {
 	return a
 }
 
-// whyUntold names a reason that time does not mend.
+// whyUntold names a reason that time may not mend.
 func (f Figures) whyUntold() string {
+	if f.Silent != "" {
+		return fmt.Sprintf(" (%s)", f.Silent)
+	}
 	if f.Members != 0 || f.Without == 0 {
 		return ""
 	}

@@ -32,6 +32,8 @@ type Members struct {
 	// There is how many there are; -1: unknown. Of these, some may not have told about themselves.
 	There int
 	Told  []Process
+	// Silent says of one that is there why it tells nothing; empty: all have told, now or just before.
+	Silent string
 	// Without is how many answered that they do not have the consumer. They are not There.
 	Without int
 }

@@ -155,8 +155,9 @@ type Figures struct {
 	// Members is how many processes there are; -1: unknown. Paused: one is.
 	Members int
 	Paused  bool
-	// Without is how many of those asked do not have the consumer.
+	// Without is how many of those asked do not have the consumer, and Silent why one that is there tells nothing.
 	Without int
+	Silent  string
 	// Open: a circuit breaker of one is not closed. Limited: one waits for a limit that they share.
 	Open, Limited bool
 	// Each is how many messages a second one process can do, by what they tell of themselves, and Call how long a run takes; 0:
@@ -179,7 +180,7 @@ func (t *Tracker) Figures() Figures {
 		Proved: t.proof.each,
 	}
 	if m := t.last.Members; m != nil {
-		f.Members, f.Without, f.Open = m.There, m.Without, t.open()
+		f.Members, f.Without, f.Silent, f.Open = m.There, m.Without, m.Silent, t.open()
 		f.Paused = slices.ContainsFunc(m.Told, func(p Process) bool { return p.Paused })
 		f.Limited = slices.ContainsFunc(m.Told, func(p Process) bool { return p.Limited })
 	}
