@@ -15,13 +15,16 @@ import (
 //
 //	2xx            acked
 //	429            retried, after what Retry-After says, at most longest; and the pool is told that the server has enough to do
-//	503            the same where it has a Retry-After; without one it may be down, and is retried
+//	503            the same where it has a Retry-After, whatever it says; without one it may be down, and is retried
 //	401, 407       retried, after what Retry-After says: it is the login, which all messages have, and which is mended elsewhere
 //	408, 425       the same
 //	421            the same: the server means the connection, and not the request
-//	413            retried after what Retry-After says, which it has where it is temporary (RFC 9110, 15.5.14); else permanent
+//	413            the same where it has a Retry-After, which says that it is temporary (RFC 9110, 15.5.14); else permanent
 //	other 4xx      permanent: the request is wrong, and the next one will be the same
-//	anything else  retried, after what Retry-After says; a 3xx among it, which is a redirect that is not followed
+//	3xx            retried with backoff: a redirect that is not followed
+//	anything else  retried, after what Retry-After says
+//
+// A Retry-After of 0, in the past or that cannot be read is there all the same, and means the backoff.
 func verdict(status int, h http.Header, now time.Time, longest time.Duration) error {
 	if status >= 200 && status <= 299 {
 		return nil
@@ -30,14 +33,15 @@ func verdict(status int, h http.Header, now time.Time, longest time.Duration) er
 	if text := http.StatusText(status); text != "" {
 		err = fmt.Errorf("status %d %s", status, text)
 	}
-	wait := min(retryAfter(h, now), longest)
+	wait, there := retryAfter(h, now)
+	wait = min(wait, longest)
 	switch {
 	case status >= 300 && status <= 399:
 		return fmt.Errorf("%w: not followed (see docs/handlers.md)", err)
 	case status == http.StatusUnauthorized, status == http.StatusProxyAuthRequired, status == http.StatusRequestTimeout,
 		status == http.StatusMisdirectedRequest, status == http.StatusTooEarly, status == http.StatusTooManyRequests,
-		status == http.StatusRequestEntityTooLarge && wait > 0, status >= 500:
-		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && wait > 0 {
+		status == http.StatusRequestEntityTooLarge && there, status >= 500:
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && there {
 			return consumer.Overloaded(err, wait)
 		}
 		if wait > 0 {
@@ -50,28 +54,28 @@ func verdict(status int, h http.Header, now time.Time, longest time.Duration) er
 	return err
 }
 
-// retryAfter is the wait that Retry-After asks for (RFC 9110, 10.2.3: seconds or a date), or 0. A date counts from the answer's
-// own Date, where it has one, so that the two clocks need not agree.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+// retryAfter is the wait that Retry-After asks for (RFC 9110, 10.2.3: seconds or a date), or 0, and whether there is one. A date
+// counts from the answer's own Date, where it has one, so that the two clocks need not agree.
+func retryAfter(h http.Header, now time.Time) (wait time.Duration, there bool) {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" {
-		return 0
+		return 0, false
 	}
 	if strings.Trim(text, "0123456789") == "" {
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {
 			n = 1<<31 - 1 // too large for us is surely longer than the longest
 		}
-		return time.Duration(n) * time.Second
+		return time.Duration(n) * time.Second, true
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {
-		return 0
+		return 0, true
 	}
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
 	}
-	return max(0, at.Sub(now))
+	return max(0, at.Sub(now)), true
 }
 
 // sameHost is an http.Client's CheckRedirect. It follows a redirect that repeats the POST (307, 308) on the same host, from http

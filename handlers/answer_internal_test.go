@@ -11,7 +11,8 @@ import (
 )
 
 // FuzzVerdict: whatever a server answers, only 2xx acks, only a 4xx that is about the request gives up, and what Retry-After asks
-// for is never before now. A whole number is that many seconds, and a date one that far from the answer's own.
+// for is never before now. For 413 and 503 it counts that it is there, whatever it says. A whole number is that many seconds, and
+// a date one that far from the answer's own.
 func FuzzVerdict(f *testing.F) {
 	for i, after := range []string{"", "0", "120", "99999999999999999999", "-1", "+5", "1.5", " 7 ", "٣",
 		"Fri, 31 Dec 1999 23:59:59 GMT", "Friday, 31-Dec-99 23:59:59 GMT", "Mon, 01 Jan 0001 00:00:00 GMT",
@@ -25,13 +26,13 @@ func FuzzVerdict(f *testing.F) {
 		if acked := status >= 200 && status <= 299; acked != (err == nil) {
 			t.Fatalf("%d: %v", status, err)
 		}
-		wait := retryAfter(h, now)
+		wait, there := retryAfter(h, now)
 		refused := status >= 400 && status <= 499 && status != 401 && status != 407 && status != 408 && status != 421 &&
-			status != 425 && status != 429 && (status != 413 || wait <= 0)
+			status != 425 && status != 429 && (status != 413 || !there)
 		if consumer.IsPermanent(err) != refused {
 			t.Errorf("%d: %v is permanent: %v", status, err, !refused)
 		}
-		if consumer.IsOverloaded(err) != (status == 429 || status == 503 && wait > 0) {
+		if consumer.IsOverloaded(err) != (status == 429 || status == 503 && there) {
 			t.Errorf("%d after %v: %v", status, wait, err)
 		}
 		n, nerr := strconv.ParseUint(strings.TrimSpace(after), 10, 31)

@@ -51,9 +51,10 @@ func TestWebhookAnswers(t *testing.T) {
 		{200, "", acked}, {201, "", acked}, {202, "5", acked}, {204, "", acked}, {299, "", acked},
 		{300, "", backoff}, {304, "", backoff},
 		{400, "", permanent}, {403, "", permanent}, {404, "", permanent}, {409, "", permanent},
-		{410, "", permanent}, {413, "", permanent}, {413, "0", permanent}, {422, "", permanent}, {499, "", permanent},
+		{410, "", permanent}, {413, "", permanent}, {422, "", permanent}, {499, "", permanent},
 		{401, "", backoff}, {407, "", backoff}, {401, "7", 7 * time.Second}, // of the login, which all messages have
 		{408, "", backoff}, {421, "", backoff}, {425, "", backoff}, {429, "", backoff},
+		{413, "0", backoff}, {413, "0.5", backoff}, {413, date(-time.Hour), backoff}, // what is there says: temporary
 		{408, "7", 7 * time.Second}, {413, "7", 7 * time.Second}, {425, "7", 7 * time.Second}, {429, "7", 7 * time.Second},
 		{500, "", backoff}, {502, "", backoff}, {503, "", backoff}, {504, "", backoff}, {599, "", backoff},
 		{500, "7", 7 * time.Second}, {503, "7", 7 * time.Second}, {503, " 7 ", 7 * time.Second},
@@ -76,6 +77,10 @@ func TestWebhookAnswers(t *testing.T) {
 			switch {
 			case c.want == acked && !o.acked, c.want == permanent && !o.permanent(), c.want > 0 && (!retried || wait != c.want):
 				t.Errorf("outcome %+v, want %v", o, c.want)
+			}
+			if refused := c.status == 429 || c.status == 503 && c.retryAfter != ""; o.failed != nil &&
+				consumer.IsOverloaded(o.failed.Err) != refused {
+				t.Errorf("overloaded: %v, want %v", !refused, refused)
 			}
 			if o.failed != nil && !strings.Contains(o.failed.Err.Error(), fmt.Sprint("status ", c.status)) {
 				t.Errorf("the status is not in the error: %v", o.failed.Err)
