@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 
@@ -92,11 +93,19 @@ func ByPosition(m *consumer.Message) (Position, bool) {
 	return p, m.Offset >= 0 || m.ID() != ""
 }
 
+// maxPlain is the longest value that ByHeader keeps as it is.
+const maxPlain = 64
+
 // ByHeader returns a key for Dedup that finds messages with the same value of a header, on the same topic: an ID that the
-// producer gave, such as Nats-Msg-Id or ce-id. Messages without it are never repeats.
+// producer gave, such as Nats-Msg-Id or ce-id. Messages without it are never repeats. Of a value of more than 64 bytes its
+// SHA-256 is remembered.
 func ByHeader(name string) func(*consumer.Message) ([2]string, bool) {
 	return func(m *consumer.Message) ([2]string, bool) {
 		v, ok := m.Headers.Get(name)
+		if len(v) > maxPlain {
+			// Longer than what is kept as it is, so that it is no other value's.
+			return [2]string{strings.Clone(m.Topic), fmt.Sprintf("sha256:%x", sha256.Sum256(v))}, ok
+		}
 		return [2]string{strings.Clone(m.Topic), string(v)}, ok && len(v) > 0
 	}
 }

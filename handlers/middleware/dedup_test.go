@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/longshoremq/longshore/broker"
@@ -65,6 +67,41 @@ func TestDedupIsBounded(t *testing.T) {
 	_ = h(t.Context(), message(0))
 	if calls != 5 {
 		t.Errorf("%d calls, want 5: the oldest is remembered", calls)
+	}
+}
+
+// A producer's value takes no more room than a short one, however long it is, and is told from all others: also from one that
+// is written as its key is kept.
+func TestDedupByLongHeaders(t *testing.T) {
+	key := middleware.ByHeader("ce-id")
+	at := func(value string) [2]string {
+		k, ok := key(&consumer.Message{Topic: "orders", Headers: broker.NewHeaders(broker.Header{Key: "ce-id", Value: []byte(value)})})
+		if !ok {
+			t.Fatalf("no key for %d bytes", len(value))
+		}
+		return k
+	}
+	of := map[[2]string]string{}
+	differ := func(value string) [2]string {
+		k := at(value)
+		if other, there := of[k]; there && other != value {
+			t.Errorf("values of %d and %d bytes have one key, %q", len(value), len(other), k)
+		}
+		if of[k] = value; len(k[1]) > 100 {
+			t.Errorf("a value of %d bytes is kept as %d", len(value), len(k[1]))
+		}
+		return k
+	}
+	for n := 1; n < 200; n++ {
+		differ(strings.Repeat("x", n))
+	}
+	long := strings.Repeat("x", 200_000)
+	if a := differ(long); a != at(strings.Clone(long)) {
+		t.Error("a long value differs from itself")
+	}
+	differ(long + "y")
+	for k := range maps.Clone(of) {
+		differ(k[1])
 	}
 }
 
