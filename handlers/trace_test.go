@@ -2,6 +2,7 @@ package handlers_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -41,6 +42,27 @@ func TestWebhookPassesTheTraceOn(t *testing.T) {
 	}
 	if v := got.Values("Traceparent"); len(v) != 1 || v[0] != "the producer's" || got.Get("Tracestate") != "" {
 		t.Errorf("without a span: %q %q", v, got.Get("Tracestate"))
+	}
+}
+
+// A span that has no state goes without one: the producer's belongs to the producer's traceparent, which is replaced. Without a
+// span both are the producer's.
+func TestWebhookMixesNoTraces(t *testing.T) {
+	var got http.Header
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+	w := webhook(t, handlers.WebhookConfig{URL: s.URL, ForwardHeaders: []string{"traceparent", "TraceState"}})
+	m := &consumer.Message{Topic: "in", Headers: broker.NewHeaders(broker.Header{Key: "traceparent", Value: []byte("producer")},
+		broker.Header{Key: "TraceState", Value: []byte("p=q")})}
+	span := tracing.Extract(broker.NewHeaders(broker.Header{Key: "traceparent", Value: []byte(traceparent)}))
+	for want, ctx := range map[string]context.Context{
+		traceparent + " []": trace.ContextWithSpanContext(t.Context(), span), "producer [p=q]": t.Context(),
+	} {
+		if err := w.Handle(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+		if sent := fmt.Sprint(got.Get("Traceparent"), " ", got.Values("Tracestate")); sent != want {
+			t.Errorf("sent %q, want %q", sent, want)
+		}
 	}
 }
 

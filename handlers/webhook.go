@@ -213,6 +213,9 @@ func (w *Webhook) request(ctx context.Context, body []byte, m *consumer.Message)
 	if m != nil {
 		w.describe(r.Header, m)
 	}
+	if len(span) > 0 {
+		delete(r.Header, "Tracestate") // a producer's, which belongs to the traceparent that is replaced
+	}
 	for _, h := range span {
 		r.Header[http.CanonicalHeaderKey(h.Key)] = []string{string(h.Value)}
 	}
