@@ -1,9 +1,17 @@
 package handlers
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 const (
@@ -14,9 +22,9 @@ const (
 )
 
 // hide returns what puts *** for secrets into a text of others, in the forms in which they may come back: whole, without blanks
-// at the ends, and line by line, as shells print them, and each of these as it stands between quotes. cut says that the text is
-// the end of a longer one, so that it may begin in the middle of a secret. The secrets are in a func, where no formatting verb
-// finds them.
+// at the ends, and line by line, as shells print them, and each of these as others write it (see spellings). cut says that the
+// text is the end of a longer one, so that it may begin in the middle of a secret. The secrets are in a func, where no formatting
+// verb finds them.
 func hide(secrets []string) func(text string, cut bool) string {
 	var forms []string
 	for _, s := range secrets {
@@ -31,12 +39,11 @@ func hide(secrets []string) func(text string, cut bool) string {
 	}
 	forms = slices.DeleteFunc(forms, func(f string) bool { return len(strings.TrimSpace(f)) < minSecret })
 	for _, f := range slices.Clone(forms) {
-		if quoted := strconv.Quote(f); len(quoted) > len(f)+2 {
-			forms = append(forms, quoted[1:len(quoted)-1])
-		}
+		forms = append(forms, spellings(f)...)
 	}
 	// The longest first: of "tok" and "token-7f" the second would leave its end.
-	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	forms = slices.Compact(forms)
 	var pairs []string
 	for _, f := range forms {
 		pairs = append(pairs, f, "***")
@@ -48,6 +55,52 @@ func hide(secrets []string) func(text string, cut bool) string {
 		}
 		return replace(text)
 	}
+}
+
+// spellings are how programs write s where they do not write it as it is: between quotes, as Go, Python and JSON have it (with
+// HTML and slashes escaped or not, in ASCII or not), and in a URL.
+func spellings(s string) []string {
+	quoted := inside(strconv.Quote(s))
+	python := strings.ReplaceAll(quoted, `\"`, `"`)
+	var plain bytes.Buffer
+	e := json.NewEncoder(&plain)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string always can be
+	html, _ := json.Marshal(s)
+	all := []string{quoted, python, strings.ReplaceAll(python, "'", `\'`)}
+	for _, form := range []string{inside(strings.TrimSpace(plain.String())), inside(string(html))} {
+		all = append(all, form, ascii(form), strings.ReplaceAll(ascii(form), "/", `\/`))
+	}
+	component := strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
+	for _, form := range []string{url.QueryEscape(s), url.PathEscape(s), component, strings.ReplaceAll(component, "%2F", "/"),
+		javaScript.Replace(component)} {
+		all = append(all, form, percent.ReplaceAllStringFunc(form, strings.ToLower))
+	}
+	return all
+}
+
+var (
+	percent = regexp.MustCompile("%[0-9A-F]{2}")
+	// javaScript is what encodeURIComponent leaves as it is, and Go does not.
+	javaScript = strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
+)
+
+// inside is what stands between the quotes.
+func inside(quoted string) string { return quoted[1 : len(quoted)-1] }
+
+// ascii is a string's JSON with all that is not ASCII as \u, as Python's json.dumps has it.
+func ascii(form string) string {
+	var b strings.Builder
+	for _, r := range form {
+		if r < utf8.RuneSelf {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
 }
 
 // severed is how much of the beginning of a text is the end of a secret.

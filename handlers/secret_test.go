@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -162,6 +164,53 @@ func TestSecretsAreNotInOutput(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// Nor where a command or its library writes it in another way: in a URL, or between quotes.
+func TestSecretsAreNotInOtherSpellings(t *testing.T) {
+	const secret = `pw/=+&<(é😀)>"\` + "\t" + `'! 1%`
+	var plain bytes.Buffer
+	e := json.NewEncoder(&plain)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(secret); err != nil {
+		t.Fatal(err)
+	}
+	html, err := json.Marshal(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, form := range map[string]string{
+		"url.QueryEscape":    url.QueryEscape(secret),
+		"url.PathEscape":     url.PathEscape(secret),
+		"url.Values":         url.Values{"token": {secret}}.Encode(),
+		"lower case":         `pw%2f%3d%2b%26%3c%28%c3%a9%f0%9f%98%80%29%3e%22%5c%09%27%21%201%25`,
+		"encodeURIComponent": `pw%2F%3D%2B%26%3C(%C3%A9%F0%9F%98%80)%3E%22%5C%09'!%201%25`,
+		"urllib quote":       `pw/%3D%2B%26%3C%28%C3%A9%F0%9F%98%80%29%3E%22%5C%09%27%21%201%25`,
+		"JSON":               plain.String(),
+		"JSON for HTML":      string(html),
+		"json.dumps":         `"pw/=+&<(\u00e9\ud83d\ude00)>\"\\\t'! 1%"`,
+		"json_encode":        `"pw\/=+&<(\u00e9\ud83d\ude00)>\"\\\t'! 1%"`,
+		"Python":             `'pw/=+&<(é😀)>"\\\t\'! 1%'`,
+		"strconv.Quote":      strconv.Quote(secret),
+	} {
+		e, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", "cat; exit 1"},
+			Env: map[string]broker.Secret{"TOKEN": broker.NewSecret(secret)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = e.Handle(t.Context(), message("in", form))
+		if err == nil || strings.Contains(err.Error(), "pw") || !strings.Contains(err.Error(), "***") {
+			t.Errorf("%s: %s comes back as %v", name, form, err)
+		}
+	}
+	e2, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"sh", "-c", "cat; exit 1"},
+		Env: map[string]broker.Secret{"TOKEN": broker.NewSecret(`pw "x" \`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = e2.Handle(t.Context(), message("in", `KeyError: 'pw "x" \\'`)); err == nil || strings.Contains(err.Error(), "pw") {
+		t.Errorf("Python's repr: %v", err)
 	}
 }
 
