@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -248,6 +249,43 @@ func TestSecretsAreNotEchoed(t *testing.T) {
 			t.Fatal("no error")
 		}
 		hidden(t, "webhook's error", outputs(t, err))
+	}
+}
+
+// Nor a part of a request's secrets that comes back by itself: the token of a header, the password of a login, or what is secret
+// in the URL. A word of the URL stays.
+func TestSecretsAreNotEchoedInParts(t *testing.T) {
+	basic := base64.StdEncoding.EncodeToString([]byte("user:" + canary))
+	const path, query, word = "T0CANARY/xoxb-12canary34-7Q", "canary+0123456789/s", "order-notifications"
+	for name, c := range map[string]struct {
+		header, echo, left string
+	}{
+		"bearer":            {"Bearer " + canary, canary, "***"},
+		"another scheme":    {"ApiKey " + canary, canary, "***"},
+		"basic":             {"Basic " + basic, basic, "***"},
+		"basic's password":  {"Basic " + basic, canary, "***"},
+		"a part of the URL": {"", "xoxb-12canary34-7Q", "***"},
+		"a query's value":   {"", query, "***"},
+		"a word":            {"", word, word},
+	} {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			fmt.Fprintf(conn, "HTTP/1.1 %s\r\n\r\n", c.echo)
+			conn.Close()
+		})
+		cfg := handlers.WebhookConfig{URL: s.URL + "/" + word + "/" + path + "?sig=" + url.QueryEscape(query)}
+		if c.header != "" {
+			cfg.Headers = map[string]broker.Secret{"authorization": broker.NewSecret(c.header)}
+		}
+		err := webhook(t, cfg).Handle(t.Context(), message("in", "x"))
+		if err == nil || !strings.Contains(err.Error(), c.left) || strings.Contains(err.Error(), "canary") ||
+			strings.Contains(err.Error(), basic) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

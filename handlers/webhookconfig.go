@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -243,16 +244,35 @@ func (c WebhookConfig) redact(u *url.URL) func(text string, cut bool) string {
 	for _, values := range add {
 		secrets = append(secrets, values...)
 	}
-	if _, encoded, ok := strings.Cut(add.Get("Authorization"), "Basic "); ok {
-		secrets = append(secrets, encoded)
+	if scheme, alone, ok := strings.Cut(add.Get("Authorization"), " "); ok {
+		secrets = append(secrets, alone)
+		if login, err := base64.StdEncoding.DecodeString(alone); err == nil && strings.EqualFold(scheme, "Basic") {
+			_, password, _ := strings.Cut(string(login), ":")
+			secrets = append(secrets, password)
+		}
 	}
 	for _, part := range []string{u.RequestURI(), u.Path, u.RawQuery} {
 		if len(part) >= minLine {
 			secrets = append(secrets, part)
 		}
 	}
+	parts := strings.Split(u.Path, "/")
+	for _, values := range u.Query() {
+		parts = append(parts, values...)
+	}
+	for _, part := range parts { // as in https://hooks.example/T0123/B4567/<secret>
+		if len(part) >= minPart && strings.ContainsAny(part, notInWords) {
+			secrets = append(secrets, part)
+		}
+	}
 	return hide(secrets)
 }
+
+const (
+	// minPart is the shortest part of a URL that is looked for by itself, where something in it is in no word of a path.
+	minPart    = 16
+	notInWords = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
 
 // certPool reads certificates from a PEM file.
 func certPool(path string) (*x509.CertPool, error) {
