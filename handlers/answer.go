@@ -78,20 +78,29 @@ func retryAfter(h http.Header, now time.Time) (wait time.Duration, there bool) {
 	return max(0, at.Sub(now)), true
 }
 
-// sameHost is an http.Client's CheckRedirect. It follows a redirect that repeats the POST (307, 308) on the same host, from http
-// to https or with the same scheme and port; all else ends with the redirect as the answer. The others (301, 302, 303) would
-// become a GET without the payload, and its 200 would ack a message that nobody got.
-func sameHost(next *http.Request, via []*http.Request) error {
-	from := via[len(via)-1].URL
-	upgrade := from.Scheme == "http" && next.URL.Scheme == "https"
-	same := from.Scheme == next.URL.Scheme && port(from) == port(next.URL)
-	if next.Method != http.MethodPost || len(via) > maxRedirects || !(same || upgrade) ||
-		!strings.EqualFold(from.Hostname(), next.URL.Hostname()) {
-		return http.ErrUseLastResponse
+// redirected is r again, to where its answer leads; nil: that is not followed, and ends with the redirect as the answer. Followed
+// is a redirect that repeats the POST (307, 308) on the same host, from http to https or with the same scheme and port. Others
+// (301, 302, 303) would become a GET without the payload, and its 200 would ack a message that nobody got.
+func redirected(r *http.Request, answer *http.Response) *http.Request {
+	location := answer.Header.Get("Location")
+	if answer.StatusCode != http.StatusTemporaryRedirect && answer.StatusCode != http.StatusPermanentRedirect || location == "" {
+		return nil
 	}
-	// The client has left out the credentials where the host is written in another way.
-	next.Header = via[len(via)-1].Header.Clone() // #nosec G119 -- to the same host, and never from https to http
-	return nil
+	to, err := r.URL.Parse(location)
+	if err != nil {
+		return nil
+	}
+	upgrade := r.URL.Scheme == "http" && to.Scheme == "https"
+	same := r.URL.Scheme == to.Scheme && port(r.URL) == port(to)
+	if !(same || upgrade) || !strings.EqualFold(r.URL.Hostname(), to.Hostname()) {
+		return nil
+	}
+	next := r.WithContext(r.Context())
+	next.URL, next.Host = to, to.Host
+	if r.Body != http.NoBody {
+		next.Body, _ = r.GetBody() // it cannot fail
+	}
+	return next
 }
 
 // port is u's, also where it goes without saying.

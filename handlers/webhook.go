@@ -38,6 +38,8 @@ type Webhook struct {
 const (
 	// drainBytes of an answer's body are read, so that its connection can be used again; a longer body costs the connection.
 	drainBytes = 64 << 10
+	// drainRedirect is the same for a redirect, whose body is a line of HTML.
+	drainRedirect = 2 << 10
 	// drainTime is how long a body may take after its headers: the status is known by then.
 	drainTime = time.Second
 	// maxRedirects are followed on one host.
@@ -74,7 +76,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 			return nil, fmt.Errorf("webhook: %w", err)
 		}
 	}
-	w.client = &http.Client{Transport: transport, CheckRedirect: sameHost}
+	w.client = &http.Client{Transport: transport}
 	return w, nil
 }
 
@@ -175,10 +177,27 @@ func (w *Webhook) call(ctx context.Context, body []byte, m *consumer.Message) er
 	return nil
 }
 
-// send uses the transport, and http.Client only for redirects that it may follow: each of its requests begins with a copy of all
-// headers, in case of one.
+// send follows redirects itself: an http.Client begins with a copy of all headers, in case of one.
 func (w *Webhook) send(ctx context.Context, body []byte, m *consumer.Message) (*http.Response, error) {
-	answer, err := w.client.Transport.RoundTrip(w.request(ctx, body, m))
+	r := w.request(ctx, body, m)
+	for followed := 0; ; followed++ {
+		answer, err := w.answer(r)
+		if err != nil || followed == maxRedirects {
+			return answer, err
+		}
+		next := redirected(r, answer)
+		if next == nil {
+			return answer, nil
+		}
+		_, _ = io.CopyN(io.Discard, answer.Body, drainRedirect)
+		_ = answer.Body.Close()
+		r = next
+	}
+}
+
+// answer is that to one request. It has a body.
+func (w *Webhook) answer(r *http.Request) (*http.Response, error) {
+	answer, err := w.client.Transport.RoundTrip(r)
 	switch {
 	case err != nil:
 		return nil, err
@@ -186,11 +205,6 @@ func (w *Webhook) send(ctx context.Context, body []byte, m *consumer.Message) (*
 		return nil, errNoAnswer
 	case answer.Body == nil: // of a transport in a test; http.Client, too, takes that for none
 		answer.Body = http.NoBody
-	}
-	switch answer.StatusCode {
-	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		_ = answer.Body.Close()
-		return w.client.Do(w.request(ctx, body, m))
 	}
 	return answer, nil
 }
@@ -205,7 +219,7 @@ func (w *Webhook) request(ctx context.Context, body []byte, m *consumer.Message)
 	r.Body = http.NoBody
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	if len(body) > 0 {
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		r.Body, _ = r.GetBody()
 	}
 	for k, v := range w.plain.Header {
 		r.Header[k] = v
@@ -247,7 +261,7 @@ func (w *Webhook) describe(h http.Header, m *consumer.Message) {
 	}
 }
 
-// failure is the error of a request without an answer: retried. http.Client's own error has the URL in it.
+// failure is the error of a request without an answer: retried. That of a Transport with an http.Client in it has the URL in it.
 func (w *Webhook) failure(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("webhook to %s: %w", w.host, cause)

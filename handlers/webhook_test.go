@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -458,6 +459,53 @@ func TestWebhookRedirects(t *testing.T) {
 	}
 	if n := stolen.Load(); n != 0 {
 		t.Errorf("the other host got %d requests", n)
+	}
+}
+
+// A webhook behind a redirect costs two requests a message, and keeps its connection.
+func TestWebhookRedirectsKeepTheConnection(t *testing.T) {
+	var posts atomic.Int64
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		posts.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path != "/here" {
+			w.Header().Set("Location", "/here")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+			_, _ = io.WriteString(w, strings.Repeat("x", 1000))
+		}
+	})
+	dial := &countingDialer{}
+	w := webhook(t, handlers.WebhookConfig{URL: s.URL + "/hook", Transport: dial.transport(t)})
+	for range 50 {
+		if err := w.Handle(t.Context(), message("in", "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if posts.Load() != 100 || dial.dials.Load() != 1 {
+		t.Errorf("50 messages: %d requests on %d connections, want 100 on 1", posts.Load(), dial.dials.Load())
+	}
+}
+
+// Three redirects are followed, each from where the one before led; the fourth is the answer.
+func TestWebhookRedirectsAreCounted(t *testing.T) {
+	for last, want := range map[string]string{"3": "/0 /1 /2 /3", "4": "/0 /1 /2 /3"} {
+		var paths []string
+		w := webhook(t, handlers.WebhookConfig{URL: "https://h/0", Transport: answering(func(r *http.Request) *http.Response {
+			body, _ := io.ReadAll(r.Body)
+			if paths = append(paths, r.URL.Path); string(body) != "payload" || r.ContentLength != 7 || r.Host != "h" {
+				t.Errorf("%s got %q, %d bytes, host %q", r.URL, body, r.ContentLength, r.Host)
+			}
+			answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
+			if n, _ := strconv.Atoi(r.URL.Path[1:]); r.URL.Path[1:] != last {
+				answer.StatusCode = http.StatusPermanentRedirect
+				answer.Header.Set("Location", strconv.Itoa(n+1)) // relative
+			}
+			return answer
+		})})
+		err := w.Handle(t.Context(), message("in", "payload"))
+		if got := strings.Join(paths, " "); got != want || (err == nil) != (last == "3") || consumer.IsPermanent(err) {
+			t.Errorf("up to %s: asked %s, error %v", last, got, err)
+		}
 	}
 }
 
