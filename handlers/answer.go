@@ -80,8 +80,9 @@ func retryAfter(h http.Header, now time.Time) (wait time.Duration, there bool) {
 
 // redirected is r again, to where its answer leads; nil: that is not followed, and ends with the redirect as the answer. Followed
 // is a redirect that repeats the POST (307, 308) on the same host, from http to https or with the same scheme and port. Others
-// (301, 302, 303) would become a GET without the payload, and its 200 would ack a message that nobody got.
-func redirected(r *http.Request, answer *http.Response) *http.Request {
+// (301, 302, 303) would become a GET without the payload, and its 200 would ack a message that nobody got. private are the names
+// of the headers that go along only where the port, too, says that it is the same server: 80 and then 443, or one number.
+func redirected(r *http.Request, answer *http.Response, private []string) *http.Request {
 	location := answer.Header.Get("Location")
 	if answer.StatusCode != http.StatusTemporaryRedirect && answer.StatusCode != http.StatusPermanentRedirect || location == "" {
 		return nil
@@ -91,12 +92,18 @@ func redirected(r *http.Request, answer *http.Response) *http.Request {
 		return nil
 	}
 	upgrade := r.URL.Scheme == "http" && to.Scheme == "https"
-	same := r.URL.Scheme == to.Scheme && port(r.URL) == port(to)
-	if !(same || upgrade) || !strings.EqualFold(r.URL.Hostname(), to.Hostname()) {
+	from, at := port(r.URL), port(to)
+	if same := r.URL.Scheme == to.Scheme && from == at; !(same || upgrade) || !strings.EqualFold(r.URL.Hostname(), to.Hostname()) {
 		return nil
 	}
 	next := r.WithContext(r.Context())
 	next.URL, next.Host = to, to.Host
+	if from != at && (from != "80" || at != "443") {
+		next.Header = r.Header.Clone() // the transport may still read the one of r
+		for _, name := range private {
+			delete(next.Header, name)
+		}
+	}
 	if r.Body != http.NoBody {
 		next.Body, _ = r.GetBody() // it cannot fail
 	}

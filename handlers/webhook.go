@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +34,7 @@ type Webhook struct {
 	headers int          // how many a request has, as a rule: a map with room for more costs more than the rest of the request
 	config  WebhookConfig
 	secrets func(http.Header) // adds them to a request; a func, so that fmt cannot print them
+	private []string          // the names of their headers
 	redact  func(text string, cut bool) string
 }
 
@@ -68,6 +71,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	w.secrets = c.credentials()
 	secret := http.Header{}
 	w.secrets(secret)
+	w.private = slices.Sorted(maps.Keys(secret))
 	w.headers = len(w.plain.Header) + len(secret) + len(c.ForwardHeaders) + maxFields - 1 // a value is seldom omitted
 	w.redact = c.redact(u)
 	transport := c.Transport
@@ -185,7 +189,7 @@ func (w *Webhook) send(ctx context.Context, body []byte, m *consumer.Message) (*
 		if err != nil || followed == maxRedirects {
 			return answer, err
 		}
-		next := redirected(r, answer)
+		next := redirected(r, answer, w.private)
 		if next == nil {
 			return answer, nil
 		}

@@ -539,6 +539,53 @@ func TestWebhookRedirectsToTheSameHost(t *testing.T) {
 	}
 }
 
+// From http to https the credentials go along where the port says that it is the same server: 80 and 443, or one number. To
+// another port of the host, which may be anybody's, they do not, nor where that leads; the message does.
+func TestWebhookRedirectsWithoutCredentials(t *testing.T) {
+	for name, c := range map[string]struct{ from, to, then, want string }{
+		"80 to 443":       {"http://h/", "https://h/", "", "Bearer token, key"},
+		"with the ports":  {"http://h:80/", "https://h:443/", "", "Bearer token, key"},
+		"one port":        {"http://h:8080/", "https://h:8080/", "", "Bearer token, key"},
+		"another port":    {"http://h/", "https://h:8443/", "", ", "},
+		"from another":    {"http://h:8080/", "https://h/", "", ", "},
+		"and on it":       {"http://h:8080/", "https://h:8443/", "https://h:8443/b", ", "},
+		"after the right": {"http://h/", "https://h/", "https://h/b", "Bearer token, key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got http.Header
+			w := webhook(t, handlers.WebhookConfig{URL: c.from, AllowInsecureAuth: true, BearerToken: broker.NewSecret("token"),
+				Headers: map[string]broker.Secret{"x-key": broker.NewSecret("key")}, ForwardHeaders: []string{"ce-type"},
+				Transport: answering(func(r *http.Request) *http.Response {
+					answer := &http.Response{StatusCode: http.StatusTemporaryRedirect, Header: http.Header{}}
+					switch r.URL.String() {
+					case c.from:
+						answer.Header.Set("Location", c.to)
+						if r.Header.Get("Authorization") == "" || r.Header.Get("X-Key") == "" {
+							t.Error("the first request has no credentials")
+						}
+					case c.then, c.to:
+						if got = r.Header; r.URL.String() == c.to && c.then != "" {
+							answer.Header.Set("Location", c.then)
+						} else {
+							answer.StatusCode = http.StatusOK
+						}
+					}
+					return answer
+				})})
+			m := withHeaders(t, "orders", broker.Header{Key: "ce-type", Value: []byte("order.new")})
+			if err := w.Handle(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			if with := got.Get("Authorization") + ", " + got.Get("X-Key"); with != c.want {
+				t.Errorf("the credentials are %q, want %q", with, c.want)
+			}
+			if got.Get("Ce-Type") != "order.new" || got.Get("Longshore-Topic") != "orders" || got.Get("Content-Type") == "" {
+				t.Errorf("what is said of the message: %v", got)
+			}
+		})
+	}
+}
+
 // The context's end ends the request, and the error says why.
 func TestWebhookContext(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
