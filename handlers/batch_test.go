@@ -84,6 +84,32 @@ func TestWebhookBatch(t *testing.T) {
 	}
 }
 
+// TestWebhookBatchNamesWhatItOmits: a header that cannot stand in the array, or is too long, is left out, and named.
+func TestWebhookBatchNamesWhatItOmits(t *testing.T) {
+	type element struct {
+		Headers map[string]string
+		Omitted []string
+	}
+	var got []element
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			t.Error(err)
+		}
+	})
+	h := buildBatch(t, "webhook", map[string]any{"url": s.URL, "forward_headers": []any{"bad", "Long", "fits", "missing"}})
+	m := message("orders", "1")
+	m.Headers = broker.NewHeaders(broker.Header{Key: "bad", Value: []byte("a\xff")},
+		broker.Header{Key: "Long", Value: bytes.Repeat([]byte("x"), 4097)},
+		broker.Header{Key: "fits", Value: bytes.Repeat([]byte("y"), 4096)})
+	if err := h(t.Context(), []*consumer.Message{m, message("orders", "2")}); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || len(got[0].Headers) != 1 || len(got[0].Headers["fits"]) != 4096 ||
+		!slices.Equal(got[0].Omitted, []string{"bad", "Long"}) || got[1].Omitted != nil {
+		t.Errorf("sent %.300v", got)
+	}
+}
+
 // TestWebhookBatchEncodings: payloads stand in the array as the option says, or not at all.
 func TestWebhookBatchEncodings(t *testing.T) {
 	for encoding, want := range map[string]string{"text": `"{\"n\": 1}" permanent`, "base64": `"eyJuIjogMX0=" acked`,

@@ -40,6 +40,7 @@ type element struct {
 	Key       *string           `json:"key,omitempty"` // percent-encoded, as in Longshore-Key
 	Attempt   int32             `json:"attempt"`
 	Headers   map[string]string `json:"headers,omitempty"` // those of forward_headers
+	Omitted   []string          `json:"omitted,omitempty"` // those of them that are no text in UTF-8, or over maxField
 	Value     json.RawMessage   `json:"value"`             // null: a tombstone
 }
 
@@ -77,7 +78,11 @@ func (c WebhookConfig) element(m *consumer.Message) ([]byte, error) {
 		e.Key = &key
 	}
 	for _, name := range c.ForwardHeaders {
-		if v, ok := m.Headers.Get(name); ok && utf8.Valid(v) {
+		switch v, ok := m.Headers.Get(name); {
+		case !ok:
+		case len(v) > maxField || !utf8.Valid(v):
+			e.Omitted = append(e.Omitted, name)
+		default:
 			if e.Headers == nil {
 				e.Headers = map[string]string{}
 			}

@@ -37,7 +37,8 @@ type WebhookConfig struct {
 	// ContentType of the payload. Defaults to application/octet-stream.
 	ContentType string `yaml:"content_type"`
 	// ForwardHeaders names headers of the message that are sent along under their own names, such as traceparent, ce-type or
-	// Content-Type. A value that is not a printable line of ASCII is left out and named in Longshore-Omitted. Defaults to none.
+	// Content-Type. A value that is not a printable line of ASCII, or over 4 KiB, is left out and named in Longshore-Omitted; in a
+	// batch one that is no UTF-8, or over 4 KiB, in the element's omitted. Defaults to none.
 	ForwardHeaders []string `yaml:"forward_headers"`
 
 	// Encoding is how payloads stand in the array of a batch: json, as what they are; text, as strings; base64. What is not that is
