@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -29,7 +30,8 @@ type Accepter interface {
 }
 
 // JSONCodec decodes payloads as encoding/json does. Nesting is bounded by that (10,000 levels), size by
-// consumer.Config.MaxMessageBytes. An empty payload and a tombstone are no JSON. The zero value is ready.
+// consumer.Config.MaxMessageBytes. An empty payload and a tombstone are no JSON. null is refused, since it would leave the value
+// empty, except by what can be nil (a pointer, a map, a slice, an interface) or has an UnmarshalJSON. The zero value is ready.
 type JSONCodec struct {
 	// Strict refuses fields that the value does not have. Defaults to false: they are ignored, so that producers can add some.
 	Strict bool
@@ -37,6 +39,9 @@ type JSONCodec struct {
 
 // Decode implements Codec.
 func (c JSONCodec) Decode(m *consumer.Message, v any) error {
+	if string(bytes.Trim(m.Value, " \t\r\n")) == "null" && !nullable(v) {
+		return errors.New("null is no value of it")
+	}
 	if !c.Strict {
 		return withoutValue(json.Unmarshal(m.Value, v))
 	}
@@ -49,6 +54,19 @@ func (c JSONCodec) Decode(m *consumer.Message, v any) error {
 		return errors.New("data after the value")
 	}
 	return nil
+}
+
+// nullable says whether JSON's null makes something of what v points to.
+func nullable(v any) bool {
+	if _, own := v.(json.Unmarshaler); own {
+		return true
+	}
+	switch t := reflect.TypeOf(v); {
+	case t == nil || t.Kind() != reflect.Pointer: // encoding/json says so
+		return true
+	default:
+		return slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface}, t.Elem().Kind())
+	}
 }
 
 const (

@@ -2,6 +2,7 @@ package handlers_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,6 +36,8 @@ func TestJSON(t *testing.T) {
 		{"unknown field strict", `{"id":"a","total":5,"x":1}`, true, `unknown field "x"`},
 		{"unknown field with a long name", `{"canary` + strings.Repeat("x", 1000) + `":1}`, true,
 			"unknown field with a name of 1008 bytes"},
+		{"null", `null`, false, "null is no value of it"},
+		{"null strict", " null\n", true, "null is no value of it"},
 		{"empty", ``, false, "unexpected end of JSON input"},
 		{"empty strict", ``, true, "EOF"},
 		{"cut", `{"id":"a`, false, "unexpected end"},
@@ -84,7 +87,7 @@ func TestJSONPassesErrors(t *testing.T) {
 func TestTypedPointers(t *testing.T) {
 	var got []*order
 	h := handlers.JSON(func(_ context.Context, o *order, _ *consumer.Message) error { got = append(got, o); return nil })
-	for _, body := range []string{`{"id":"a"}`, `{"total":1}`, `null`} {
+	for _, body := range []string{`{"id":"a"}`, `{"total":1}`, `{}`} {
 		if err := h(t.Context(), message("in", body)); err != nil {
 			t.Fatal(err)
 		}
@@ -94,6 +97,51 @@ func TestTypedPointers(t *testing.T) {
 	}
 	var parse *time.ParseError
 	if err := h(t.Context(), message("in", `{"at":"x"}`)); !errors.As(err, &parse) || !consumer.IsPermanent(err) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// own is a type that says itself what null is.
+type own struct{ null bool }
+
+func (o *own) UnmarshalJSON(b []byte) error { o.null = string(b) == "null"; return nil }
+
+// null is a value where the type has one for it, and elsewhere no empty value: it would be acked as an order without a field.
+func TestJSONNull(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		c := handlers.JSONCodec{Strict: strict}
+		refuses := func(v any, want bool) {
+			if err := c.Decode(&consumer.Message{Value: []byte("\r\n\t null ")}, v); (err != nil) != want {
+				t.Errorf("strict %v, %T: %v, want a refusal: %v", strict, v, err, want)
+			}
+		}
+		refuses(new(order), true)
+		refuses(new(int), true)
+		refuses(new(string), true)
+		refuses(new([2]int), true)
+		refuses(new(struct{ order }), true)
+
+		anything, list, table, pointer := any("x"), []int{1}, map[string]int{"a": 1}, new(order)
+		raw, itself := json.RawMessage("x"), own{}
+		refuses(&anything, false)
+		refuses(&list, false)
+		refuses(&table, false)
+		refuses(&pointer, false)
+		refuses(&raw, false)
+		refuses(&itself, false)
+		if anything != nil || list != nil || table != nil || pointer != nil || string(raw) != "null" || !itself.null {
+			t.Errorf("strict %v: %v %v %v %v %s %v", strict, anything, list, table, pointer, raw, itself)
+		}
+		// A payload that only holds one is none, nor is what begins as one.
+		for body, want := range map[string]bool{`{"at":null}`: false, `nullx`: true, `nul`: true} {
+			if err := c.Decode(&consumer.Message{Value: []byte(body)}, new(order)); (err != nil) != want {
+				t.Errorf("strict %v, %s: %v", strict, body, err)
+			}
+		}
+	}
+	// A pointer is made for each message, so that a function which takes one never gets nil; and so it is no empty order either.
+	h := handlers.JSON(func(context.Context, *order, *consumer.Message) error { return nil })
+	if err := h(t.Context(), message("in", `null`)); !consumer.IsPermanent(err) {
 		t.Errorf("error %v", err)
 	}
 }
