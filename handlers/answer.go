@@ -80,9 +80,9 @@ func retryAfter(h http.Header, now time.Time) (wait time.Duration, there bool) {
 
 // redirected is r again, to where its answer leads; nil: that is not followed, and ends with the redirect as the answer. Followed
 // is a redirect that repeats the POST (307, 308) on the same host, from http to https or with the same scheme and port. Others
-// (301, 302, 303) would become a GET without the payload, and its 200 would ack a message that nobody got. private are the names
-// of the headers that go along only where the port, too, says that it is the same server: 80 and then 443, or one number.
-func redirected(r *http.Request, answer *http.Response, private []string) *http.Request {
+// (301, 302, 303) would become a GET without the payload, and its 200 would ack a message that nobody got. private are the
+// headers that go along only where the port, too, says that it is the same server: 80 and then 443, or one number.
+func redirected(r *http.Request, answer *http.Response, private http.Header) *http.Request {
 	location := answer.Header.Get("Location")
 	if answer.StatusCode != http.StatusTemporaryRedirect && answer.StatusCode != http.StatusPermanentRedirect || location == "" {
 		return nil
@@ -100,7 +100,7 @@ func redirected(r *http.Request, answer *http.Response, private []string) *http.
 	next.URL, next.Host = to, to.Host
 	if from != at && (from != "80" || at != "443") {
 		next.Header = r.Header.Clone() // the transport may still read the one of r
-		for _, name := range private {
+		for name := range private {
 			delete(next.Header, name)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/longshoremq/longshore/broker"
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/handlers"
 	"github.com/rs/zerolog"
 )
@@ -289,6 +290,81 @@ func TestSecretsAreNotEchoedInParts(t *testing.T) {
 	}
 }
 
+// A token that is replaced in its file is sent from then on, and hidden; where the file is away or of no use that attempt fails,
+// to be retried. It was read once, and each message was refused until the program was started again.
+func TestWebhookReadsItsTokenAgain(t *testing.T) {
+	var sent, echo string
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		sent = r.Header.Get("Authorization") + r.Header.Get("X-Key")
+		if echo == "" {
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprintf(conn, "HTTP/1.1 %s\r\n\r\n", echo)
+		conn.Close()
+	})
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first\n")
+	secret, err := broker.SecretFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup := &handlers.Setup{}
+	defer setup.Close()
+	options := handlers.NewOptions(map[string]any{"url": s.URL, "bearer_token_file": file})
+	named, err := handlers.Default().Build("webhook", setup, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		h      consumer.Handler
+		prefix string
+	}{
+		"by name": {named, "Bearer "},
+		"in Go":   {webhook(t, handlers.WebhookConfig{URL: s.URL, BearerToken: secret}).Handle, "Bearer "},
+		"a header": {webhook(t, handlers.WebhookConfig{URL: s.URL,
+			Headers: map[string]broker.Secret{"X-Key": secret}}).Handle, ""},
+	} {
+		for _, token := range []string{"first", "second", "third"} { // of one length, within one tick of a clock
+			write(token + "\n")
+			if err := c.h(t.Context(), message("in", "x")); err != nil || sent != c.prefix+token {
+				t.Errorf("%s: sent %q, %v, want %q", name, sent, err, c.prefix+token)
+			}
+		}
+		sent = ""
+		for _, text := range []string{"", "two\nlines", "\x00"} {
+			write(text)
+			if err := c.h(t.Context(), message("in", "x")); err == nil || consumer.IsPermanent(err) || sent != "" {
+				t.Errorf("%s: with %q: sent %q, error %v", name, text, sent, err)
+			}
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.h(t.Context(), message("in", "x")); err == nil || consumer.IsPermanent(err) ||
+			!strings.Contains(err.Error(), file) {
+			t.Errorf("%s: without its file: %v", name, err)
+		}
+		write(canary)
+		echo = canary
+		if err := c.h(t.Context(), message("in", "x")); err == nil || !strings.Contains(err.Error(), "***") {
+			t.Errorf("%s: error %v", name, err)
+		} else {
+			hidden(t, name, err.Error())
+		}
+		echo = ""
+	}
+}
+
 // What is wrong with a webhook's options is found before anything is dialled, each with its path.
 func TestWebhookRefuses(t *testing.T) {
 	secret := broker.NewSecret("x")
@@ -313,6 +389,10 @@ func TestWebhookRefuses(t *testing.T) {
 		{handlers.WebhookConfig{URL: "https://h/#f"}, "url"},
 		{handlers.WebhookConfig{URL: "https://u:p@h/"}, "url"},
 		{handlers.WebhookConfig{URL: "http://10.0.0.1/", BearerToken: secret}, "url"},
+		{handlers.WebhookConfig{URL: "https://h/", BearerTokenFile: "/does/not/exist"}, "bearer_token_file"},
+		{handlers.WebhookConfig{URL: "https://h/", BearerTokenFile: notPEM, BearerToken: secret}, "bearer_token_file"},
+		{handlers.WebhookConfig{URL: "https://h/", BearerTokenFile: notPEM, Basic: handlers.BasicAuth{User: "u"}}, "bearer_token"},
+		{handlers.WebhookConfig{URL: "http://10.0.0.1/", BearerTokenFile: notPEM}, "url"},
 		{handlers.WebhookConfig{URL: "https://h/", CAFile: "/does/not/exist.pem"}, "ca_file"},
 		{handlers.WebhookConfig{URL: "https://h/", CAFile: notPEM}, "ca_file"},
 		{handlers.WebhookConfig{URL: "https://h/", Headers: map[string]broker.Secret{"Host": secret}}, "headers.Host"},
@@ -359,11 +439,12 @@ func TestWebhookRefuses(t *testing.T) {
 // and its message given up at once.
 func TestWebhookRefusesEmptyLogins(t *testing.T) {
 	for want, o := range map[string]map[string]any{
-		"bearer_token: is empty":     {"bearer_token": ""},
-		"ca_file: is empty":          {"ca_file": handlers.Text("")},
-		"basic.user: is required":    {"basic": map[string]any{"user": handlers.Text(""), "password": handlers.Text("")}},
-		"basic.user: is required ":   {"basic": map[string]any{}},
-		"basic: wants a mapping, is": {"basic": ""},
+		"bearer_token: is empty":      {"bearer_token": ""},
+		"bearer_token_file: is empty": {"bearer_token_file": ""},
+		"ca_file: is empty":           {"ca_file": handlers.Text("")},
+		"basic.user: is required":     {"basic": map[string]any{"user": handlers.Text(""), "password": handlers.Text("")}},
+		"basic.user: is required ":    {"basic": map[string]any{}},
+		"basic: wants a mapping, is":  {"basic": ""},
 	} {
 		o["url"] = "https://h/"
 		_, err := handlers.Default().Build("webhook", nil, handlers.NewOptions(o))

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,9 +31,7 @@ type Webhook struct {
 	plain   http.Request // what is the same for all of them
 	headers int          // how many a request has, as a rule: a map with room for more costs more than the rest of the request
 	config  WebhookConfig
-	secrets func(http.Header) // adds them to a request; a func, so that fmt cannot print them
-	private []string          // the names of their headers
-	redact  func(text string, cut bool) string
+	login   func() (*login, error) // as it is now; a func, so that fmt cannot print it
 }
 
 const (
@@ -68,12 +64,15 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	// The transport repeats a request with this header (never sent, since it has no value) when the server closes an idle connection
 	// at the moment it is used again. Without, each such close would be a failed attempt.
 	w.plain.Header["X-Idempotency-Key"] = nil
-	w.secrets = c.credentials()
-	secret := http.Header{}
-	w.secrets(secret)
-	w.private = slices.Sorted(maps.Keys(secret))
-	w.headers = len(w.plain.Header) + len(secret) + len(c.ForwardHeaders) + maxFields - 1 // a value is seldom omitted
-	w.redact = c.redact(u)
+	if err := c.readToken(); err != nil {
+		return nil, fmt.Errorf("webhook: bearer_token_file: %w", err)
+	}
+	w.login = c.logins(u)
+	first, err := w.login()
+	if err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	w.headers = len(w.plain.Header) + len(first.headers) + len(c.ForwardHeaders) + maxFields - 1 // a value is seldom omitted
 	transport := c.Transport
 	if transport == nil {
 		if transport, err = c.transport(); err != nil {
@@ -161,9 +160,13 @@ func (w *Webhook) call(ctx context.Context, body []byte, m *consumer.Message) er
 		cancel(fmt.Errorf("%w: no answer in %v", consumer.ErrTimeout, w.config.Timeout))
 	})
 	defer timer.Stop()
-	answer, err := w.send(ctx, body, m)
+	l, err := w.login()
 	if err != nil {
-		return w.failure(ctx, err)
+		return fmt.Errorf("webhook to %s: its login: %w", w.host, err)
+	}
+	answer, err := w.send(ctx, body, m, l)
+	if err != nil {
+		return w.failure(ctx, err, l)
 	}
 	if answer.Body != http.NoBody {
 		timer.Reset(drainTime)
@@ -182,14 +185,14 @@ func (w *Webhook) call(ctx context.Context, body []byte, m *consumer.Message) er
 }
 
 // send follows redirects itself: an http.Client begins with a copy of all headers, in case of one.
-func (w *Webhook) send(ctx context.Context, body []byte, m *consumer.Message) (*http.Response, error) {
-	r := w.request(ctx, body, m)
+func (w *Webhook) send(ctx context.Context, body []byte, m *consumer.Message, l *login) (*http.Response, error) {
+	r := w.request(ctx, body, m, l)
 	for followed := 0; ; followed++ {
 		answer, err := w.answer(r)
 		if err != nil || followed == maxRedirects {
 			return answer, err
 		}
-		next := redirected(r, answer, w.private)
+		next := redirected(r, answer, l.headers)
 		if next == nil {
 			return answer, nil
 		}
@@ -215,7 +218,7 @@ func (w *Webhook) answer(r *http.Request) (*http.Response, error) {
 
 var errNoAnswer = errors.New("the Transport returned neither an answer nor an error")
 
-func (w *Webhook) request(ctx context.Context, body []byte, m *consumer.Message) *http.Request {
+func (w *Webhook) request(ctx context.Context, body []byte, m *consumer.Message, l *login) *http.Request {
 	span := tracing.Headers(ctx)
 	r := w.plain.WithContext(ctx)
 	r.Header = make(http.Header, w.headers+len(span))
@@ -237,7 +240,9 @@ func (w *Webhook) request(ctx context.Context, body []byte, m *consumer.Message)
 	for _, h := range span {
 		r.Header[http.CanonicalHeaderKey(h.Key)] = []string{string(h.Value)}
 	}
-	w.secrets(r.Header)
+	for k, v := range l.headers {
+		r.Header[k] = v
+	}
 	return r
 }
 
@@ -266,7 +271,7 @@ func (w *Webhook) describe(h http.Header, m *consumer.Message) {
 }
 
 // failure is the error of a request without an answer: retried. That of a Transport with an http.Client in it has the URL in it.
-func (w *Webhook) failure(ctx context.Context, err error) error {
+func (w *Webhook) failure(ctx context.Context, err error, l *login) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("webhook to %s: %w", w.host, cause)
 	}
@@ -277,7 +282,7 @@ func (w *Webhook) failure(ctx context.Context, err error) error {
 	if n := net.Error(nil); errors.As(err, &n) && n.Timeout() { // of a connection, or a TLS handshake: less than Timeout
 		return fmt.Errorf("webhook to %s: %w: %w", w.host, consumer.ErrTimeout, cutError{err})
 	}
-	if text := w.redact(err.Error(), false); text != err.Error() { // the server has said back what it was sent
+	if text := l.redact(err.Error(), false); text != err.Error() { // the server has said back what it was sent
 		return fmt.Errorf("webhook to %s: %s", w.host, cutText(text, maxErrorText))
 	}
 	return fmt.Errorf("webhook to %s: %w", w.host, cutError{err})

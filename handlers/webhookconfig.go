@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/longshoremq/longshore/broker"
@@ -24,8 +25,11 @@ type WebhookConfig struct {
 	URL string `yaml:"url"`
 	// Headers to send with each request, such as an API key; the values are kept secret. Defaults to none.
 	Headers map[string]broker.Secret `yaml:"headers"`
-	// BearerToken is sent as "Authorization: Bearer …". Defaults to none.
+	// BearerToken is sent as "Authorization: Bearer …". One of broker.SecretFile is read again for each request, as those of Headers
+	// and Basic are, so it can be replaced while the program runs. Defaults to none.
 	BearerToken broker.Secret `yaml:"bearer_token"`
+	// BearerTokenFile is a file that holds it instead. Defaults to none.
+	BearerTokenFile string `yaml:"bearer_token_file"`
 	// Basic is sent as basic authentication. Defaults to none.
 	Basic BasicAuth `yaml:"basic"`
 	// AllowInsecureAuth lets credentials (BearerToken, Basic, Headers) be sent over plain http to a host that is not this one. Set
@@ -84,6 +88,9 @@ func (c WebhookConfig) withDefaults() WebhookConfig {
 
 func (c WebhookConfig) validate() (errs OptionErrors) {
 	u := c.checkURL(&errs)
+	if err := c.readToken(); err != nil {
+		errs.add("bearer_token_file", "%v", err)
+	}
 	c.checkHeaders(&errs)
 	c.checkAuth(u, &errs)
 	if c.CAFile != "" {
@@ -106,7 +113,8 @@ func (c WebhookConfig) validate() (errs OptionErrors) {
 // checkWritten finds what is written in the options and empty, as where a variable is. In Go that is none; in a file somebody
 // meant one, and a request without its login is answered with 401, as often as it is sent.
 func (c WebhookConfig) checkWritten(o Options, errs OptionErrors) OptionErrors {
-	for name, value := range map[string]string{"bearer_token": c.BearerToken.Reveal(), "ca_file": c.CAFile} {
+	for name, value := range map[string]string{"bearer_token": c.BearerToken.Reveal(),
+		"bearer_token_file": c.BearerTokenFile, "ca_file": c.CAFile} {
 		if _, written := o.values[name]; written && value == "" {
 			errs.add(name, "is empty")
 		}
@@ -115,6 +123,22 @@ func (c WebhookConfig) checkWritten(o Options, errs OptionErrors) OptionErrors {
 		errs.add("basic.user", "is required")
 	}
 	return errs
+}
+
+// readToken takes BearerToken from its file.
+func (c *WebhookConfig) readToken() error {
+	switch {
+	case c.BearerTokenFile == "":
+		return nil
+	case !c.BearerToken.IsZero():
+		return errors.New("is set, and so is bearer_token: set one")
+	}
+	if _, err := namedfile.Read(c.BearerTokenFile); err != nil { // a pipe among it
+		return err
+	}
+	token, err := broker.SecretFile(c.BearerTokenFile)
+	c.BearerToken = token
+	return err
 }
 
 // single finds what is only for batches.
@@ -216,9 +240,44 @@ func (c WebhookConfig) checkAuth(u *url.URL, errs *OptionErrors) {
 	}
 }
 
-// credentials returns what adds the secrets to a request. It closes over them, so that they are in no field that could be
-// printed.
-func (c WebhookConfig) credentials() func(http.Header) {
+// A login is what a request has that is secret.
+type login struct {
+	headers http.Header
+	redact  func(text string, cut bool) string
+	of      []string // what its files held
+}
+
+// logins returns what makes the login of a request. What is of a file is read each time: a token that was replaced would be
+// refused until the program is started again. It closes over the secrets, so that they are in no field that could be printed.
+func (c WebhookConfig) logins(u *url.URL) func() (*login, error) {
+	files := slices.DeleteFunc(slices.AppendSeq([]broker.Secret{c.BearerToken, c.Basic.Password}, maps.Values(c.Headers)),
+		func(s broker.Secret) bool { return !s.Rereads() })
+	var latest atomic.Pointer[login]
+	return func() (*login, error) {
+		held := make([]string, len(files))
+		for i, f := range files {
+			var err error
+			if held[i], err = f.Read(); err != nil {
+				return nil, err
+			}
+		}
+		if l := latest.Load(); l != nil && slices.Equal(l.of, held) {
+			return l, nil
+		}
+		var errs OptionErrors
+		c.checkHeaders(&errs)
+		c.checkAuth(u, &errs)
+		if err := errs.err(); err != nil {
+			return nil, err
+		}
+		l := &login{headers: c.credentials(), redact: c.redact(u), of: held}
+		latest.Store(l)
+		return l, nil
+	}
+}
+
+// credentials are the headers that are secret.
+func (c WebhookConfig) credentials() http.Header {
 	add := http.Header{}
 	for k, v := range c.Headers {
 		add.Set(k, v.Reveal())
@@ -230,18 +289,13 @@ func (c WebhookConfig) credentials() func(http.Header) {
 		r := http.Request{Header: add}
 		r.SetBasicAuth(c.Basic.User, c.Basic.Password.Reveal())
 	}
-	return func(h http.Header) {
-		for k, v := range add {
-			h[k] = v
-		}
-	}
+	return add
 }
 
 // redact puts *** for the secrets of a request, the URL's path and query among them, into the text of an error.
 func (c WebhookConfig) redact(u *url.URL) func(text string, cut bool) string {
 	secrets := []string{c.BearerToken.Reveal(), c.Basic.Password.Reveal()}
-	add := http.Header{}
-	c.credentials()(add)
+	add := c.credentials()
 	for _, values := range add {
 		secrets = append(secrets, values...)
 	}

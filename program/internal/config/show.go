@@ -141,10 +141,10 @@ func (s shower) mapping(path, key string, v reflect.Value) *yaml.Node {
 
 // openOptions are those under with whose values are shown: no handler has a secret under such a name. Of a URL its host is, and
 // of a command its program.
-var openOptions = []string{"after", "allow_insecure_auth", "burst", "ca_file", "content_type", "dir", "drop_headers", "encoding",
-	"failure_rate", "forward_headers", "inherit_env", "kill_after", "level", "limit", "max_bytes", "max_idle_connections",
-	"max_retry_after", "min_calls", "open_for", "payload", "per_second", "permanent_codes", "probes", "retry_when_open", "size",
-	"timeout", "to", "window"}
+var openOptions = []string{"after", "allow_insecure_auth", "bearer_token_file", "burst", "ca_file", "content_type", "dir",
+	"drop_headers", "encoding", "failure_rate", "forward_headers", "inherit_env", "kill_after", "level", "limit", "max_bytes",
+	"max_idle_connections", "max_retry_after", "min_calls", "open_for", "payload", "per_second", "permanent_codes", "probes",
+	"retry_when_open", "size", "timeout", "to", "window"}
 
 // options are those of a handler, a middleware or an adapter, which may hold secrets.
 func (s shower) options(path string, with map[string]any) *yaml.Node {
