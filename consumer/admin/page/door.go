@@ -32,13 +32,14 @@ func (d *door) login(w http.ResponseWriter, r *http.Request) {
 		d.refused(r, code)
 		d.show(w, r, code, "login", loginView{shell: d.shell(r, "Log in"), None: d.sessions.token == "", Wrong: why})
 	}
-	if !d.sessions.tries.Allow() {
-		refuse(http.StatusTooManyRequests, "There were too many tries. Wait a moment.")
-		return
-	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	id, ok := d.sessions.login(r.PostFormValue("token"), time.Now())
-	if !ok {
+	switch {
+	case ok:
+	case !d.sessions.wrong.Allow():
+		refuse(http.StatusTooManyRequests, "There were too many tries. Wait a moment.")
+		return
+	default:
 		refuse(http.StatusUnauthorized, "That is not the token.")
 		return
 	}

@@ -5,7 +5,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/longshoremq/longshore/consumer/admin/page"
 )
 
 // changes are all requests that change something.
@@ -158,6 +161,27 @@ func TestLogin(t *testing.T) {
 		!strings.Contains(a.body, "No token is configured") {
 		t.Errorf("without a token: %d", a.status)
 	}
+}
+
+// TestStrangersLetMembersIn: however many wrong tokens are tried, the right one passes.
+func TestStrangersLetMembersIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := letterPage(t, func(*page.Letters) {})
+		limited := 0
+		for range 20 {
+			if postTo(h, "/ui/login", url.Values{"token": {"wrong"}}, "").Code == http.StatusTooManyRequests {
+				limited++
+			}
+		}
+		if limited == 0 {
+			t.Error("20 wrong tokens at once, and each was answered")
+		}
+		for range 20 {
+			if a := postTo(h, "/ui/login", url.Values{"token": {token}}, ""); a.Code != http.StatusSeeOther {
+				t.Fatalf("the right token: %d", a.Code)
+			}
+		}
+	})
 }
 
 // TestTwoOfOneHost: a browser that has logged in at two processes of one host, whose cookies are the same for all ports, is in at

@@ -19,21 +19,22 @@ const (
 	sessionLength = 12 * time.Hour
 	// mostSessions are kept: a further login ends the oldest.
 	mostSessions = 256
-	// loginsASecond may be tried, by all together: the token has 16 bytes or more, and nobody guesses it at that rate.
-	loginsASecond = 5
+	// wrongASecond are told that it is not the token; more than those, by all together, to wait. The right one always passes, or
+	// strangers could keep everybody out. So it is no bound on guesses, and needs to be none: the token has 16 bytes or more.
+	wrongASecond = 5
 )
 
 // sessions are who has logged in. A session is a random number in a cookie, of which the hash is kept. Safe for concurrent use.
 type sessions struct {
 	token string // empty: nobody can
-	tries *rate.Limiter
+	wrong *rate.Limiter // tokens
 
 	mu  sync.Mutex
 	end map[[sha256.Size]byte]time.Time
 }
 
 func newSessions(token string) *sessions {
-	return &sessions{token: token, tries: rate.NewLimiter(loginsASecond, loginsASecond), end: map[[sha256.Size]byte]time.Time{}}
+	return &sessions{token: token, wrong: rate.NewLimiter(wrongASecond, wrongASecond), end: map[[sha256.Size]byte]time.Time{}}
 }
 
 // login begins a session where the token is right. It compares digests: see the admin server's own.
