@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 
 // sessions are who has logged in. A session is a random number in a cookie, of which the hash is kept. Safe for concurrent use.
 type sessions struct {
-	token string // empty: nobody can
+	token string        // empty: nobody can
 	wrong *rate.Limiter // tokens
 
 	mu  sync.Mutex
@@ -106,10 +107,17 @@ func cookie(r *http.Request, id string) *http.Cookie {
 	c := &http.Cookie{ // #nosec G124 -- without TLS it would not come back; the page is then on loopback, or behind who ends TLS
 		Name: cookieName(r), Value: id, Path: "/ui/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		MaxAge: int(sessionLength / time.Second),
-		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https", // the second is said by whoever ends TLS before us
+		Secure: r.TLS != nil || forwardedTLS(r),
 	}
 	if id == "" {
 		c.MaxAge = -1
 	}
 	return c
+}
+
+// forwardedTLS says whether the browser asked with TLS, as says who ends that before us: of several proxies, each of which adds how
+// it was asked itself, the first.
+func forwardedTLS(r *http.Request) bool {
+	proto, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
+	return strings.EqualFold(strings.TrimSpace(proto), "https")
 }
