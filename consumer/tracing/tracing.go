@@ -60,11 +60,7 @@ func (t *Tracing) Around(ctx context.Context, ms []*consumer.Message) (context.C
 func (t *Tracing) one(ctx context.Context, m *consumer.Message) (context.Context, consumer.End) {
 	from := Extract(m.Headers)
 	if !t.samples(from, m) {
-		if from.IsValid() { // so that what the handler calls is not sampled either
-			from = from.WithTraceFlags(from.TraceFlags().WithSampled(false)) // the producer's yes may be none here (IgnoreProducer)
-			ctx = trace.ContextWithRemoteSpanContext(ctx, from)
-		}
-		return ctx, nil
+		return unsampled(ctx, from), nil
 	}
 	var links []trace.Link
 	parent := t.cfg.Relation == Parent && from.IsValid()
@@ -88,7 +84,7 @@ func (t *Tracing) one(ctx context.Context, m *consumer.Message) (context.Context
 // batch is the call of several messages, which are of one claim.
 func (t *Tracing) batch(ctx context.Context, ms []*consumer.Message) (context.Context, consumer.End) {
 	if !t.samplesAny(ms) {
-		return ctx, nil
+		return unsampled(ctx, firstOf(ms)), nil
 	}
 	var links []trace.Link
 	for _, m := range ms {
@@ -99,6 +95,25 @@ func (t *Tracing) batch(ctx context.Context, ms []*consumer.Message) (context.Co
 		trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(ms))))
 	ctx, span := t.tracer.Start(ctx, d.name, opts...)
 	return ctx, func(all []consumer.Outcome) { t.end(span, all) }
+}
+
+// firstOf is the first span there is of the producers of messages.
+func firstOf(ms []*consumer.Message) (first trace.SpanContext) {
+	for _, m := range ms {
+		if first = Extract(m.Headers); first.IsValid() {
+			break
+		}
+	}
+	return first
+}
+
+// unsampled is ctx with a producer's span that is not sampled, so that what the handler calls is not sampled either.
+func unsampled(ctx context.Context, from trace.SpanContext) context.Context {
+	if !from.IsValid() {
+		return ctx
+	}
+	from = from.WithTraceFlags(from.TraceFlags().WithSampled(false)) // the producer's yes may be none here (IgnoreProducer)
+	return trace.ContextWithRemoteSpanContext(ctx, from)
 }
 
 func linkTo(links []trace.Link, sc trace.SpanContext) []trace.Link {

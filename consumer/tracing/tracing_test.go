@@ -173,6 +173,36 @@ func TestEachCallHasASpan(t *testing.T) {
 	})
 }
 
+// A batch that is not sampled hands on its producers' no, as a message does: what its handler calls is not sampled either.
+func TestUnsampledBatchHandsItOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  tracing.Config
+		from []string
+		want bool // there is somebody's no
+	}{
+		"the producers' no": {tracing.Config{Sample: -1}, []string{"", unsampled}, true},
+		"our own no":        {tracing.Config{Sample: -1, IgnoreProducer: true}, []string{sampled, sampled}, true},
+		"nobody's":          {tracing.Config{Sample: -1}, []string{"", ""}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			traces, _ := recorded(t, c.cfg)
+			var ms []*consumer.Message
+			for _, from := range c.from {
+				m := &consumer.Message{Topic: "in"}
+				if from != "" {
+					m.Headers = broker.NewHeaders(broker.Header{Key: "traceparent", Value: []byte(from)})
+				}
+				ms = append(ms, m)
+			}
+			ctx, end := traces.Around(t.Context(), ms)
+			got := trace.SpanContextFromContext(ctx)
+			if end != nil || got.IsSampled() || got.IsValid() != c.want || got.IsRemote() != c.want {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
 // A batch is one span, linked to the producer of each message, with their number.
 func TestBatchIsOneSpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
