@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/longshoremq/longshore/consumer"
 	"github.com/rs/zerolog"
 )
 
@@ -20,7 +21,7 @@ type Event struct {
 	Consumer string
 	Name     string
 	Text     string // its other fields
-	Bare     string // those without errors, which may have of a payload
+	Bare     string // those without what a handler may have written, which may have of a payload
 }
 
 // An eventLog keeps the latest events of all consumers. It is what a logger writes to, so its events have the names and fields of
@@ -61,7 +62,7 @@ func readEvent(line []byte) (e Event) {
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return Event{Text: cut(string(line), fieldBytes)}
 	}
-	var text, bare []string
+	var names, text []string
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
@@ -81,13 +82,27 @@ func readEvent(line []byte) (e Event) {
 		case zerolog.LevelFieldName:
 			e.Level = cut(value, fieldBytes)
 		default:
-			one := cut(name, fieldBytes) + "=" + cut(value, fieldBytes)
-			text = append(text, one)
-			if name != zerolog.ErrorFieldName && name != zerolog.ErrorStackFieldName {
-				bare = append(bare, one)
-			}
+			names, text = append(names, name), append(text, cut(name, fieldBytes)+"="+cut(value, fieldBytes))
+		}
+	}
+	var bare []string
+	for i, one := range text {
+		if !ofHandler(e.Name, names[i]) {
+			bare = append(bare, one)
 		}
 	}
 	e.Text, e.Bare = cut(strings.Join(text, "  "), lineBytes), cut(strings.Join(bare, "  "), lineBytes)
 	return e
+}
+
+// ofHandler says whether a field of an event has what a handler said: an error, its stack, or why it skipped a message. A reason of
+// other events is a word of ours.
+func ofHandler(event, field string) bool {
+	switch field {
+	case zerolog.ErrorFieldName, zerolog.ErrorStackFieldName, "stack":
+		return true
+	case "reason":
+		return event == consumer.Skipped{}.Name()
+	}
+	return false
 }

@@ -16,7 +16,8 @@ import (
 // Config says what is shown.
 type Config struct {
 	// HidePayloads keeps payloads, keys and headers of dead letters, and keys of what is in hand, from being shown, and letters from
-	// being edited, also to those who have logged in; and the text of errors, which may have of a payload, from all others.
+	// being edited, also to those who have logged in; and the text of errors and the reasons of skips, which may have of a payload,
+	// from all others.
 	// Defaults to false: they are shown after the login, and errors to all.
 	HidePayloads bool
 }
