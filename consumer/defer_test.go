@@ -103,3 +103,37 @@ func TestDeferDelay(t *testing.T) {
 		}
 	}
 }
+
+// TestDeferByALimit: a limit has what wakes its messages, and a handler that only waits for a time has none: it is at no limit.
+func TestDeferByALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+		var wake func() bool
+		c, stop := quiet(t, consumer.Config{
+			Source: b.Source(membroker.SourceConfig{Topics: []string{"in"}}),
+			Handler: func(_ context.Context, m *consumer.Message) error {
+				switch {
+				case string(m.Value) == "waits":
+					return consumer.Defer(time.Hour, nil)
+				case wake == nil:
+					return consumer.Defer(time.Hour, func(w func() bool) { wake = w })
+				}
+				return nil
+			}})
+		for _, text := range []string{"waits", "is limited"} {
+			if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte(text)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if s := c.Stats(); s.Deferred != 2 || s.Limited != 1 || s.PutOff != 2 || s.AtLimit != 1 {
+			t.Errorf("put off %d calls, %d by a limit; %d wait, %d for a limit", s.Deferred, s.Limited, s.PutOff, s.AtLimit)
+		}
+		wake()
+		time.Sleep(time.Second)
+		if s := c.Stats(); s.Handled != 1 || s.Limited != 1 || s.PutOff != 1 || s.AtLimit != 0 {
+			t.Errorf("woken: %d handled, put off %d calls by a limit; %d wait, %d for a limit", s.Handled, s.Limited, s.PutOff, s.AtLimit)
+		}
+		stop()
+	})
+}

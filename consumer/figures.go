@@ -27,6 +27,8 @@ type Stats struct {
 	RetryPublished int64
 	// Deferred: calls that returned Defer.
 	Deferred int64
+	// Limited: of those, that wait until something wakes them, as what a limit puts off does; a wait for a time alone is none.
+	Limited int64
 	// DeadLettered: published, confirmed and acked.
 	DeadLettered int64
 	// LettersDelayed: dead letters that could not be published so far. Each is held here, and tried again; they are in InFlight.
@@ -44,6 +46,8 @@ type Stats struct {
 	// Parked wait here for their next attempt, or are deferred; PutOff of these did not fail: their handler, or a limit around it,
 	// deferred them.
 	Parked, PutOff int
+	// AtLimit: of PutOff, those that wait until something wakes them, as what a limit puts off does.
+	AtLimit int
 	// Lanes is how many keys or partitions are at large in an order, and Waiting how many messages wait for their turn in them.
 	Lanes, Waiting int
 	// FullLanes have so many that wait in them that nothing more is taken of their partition, or of their source: see Lane.
@@ -80,10 +84,10 @@ func (f *figures) stats() Stats {
 	s := Stats{
 		State: f.life.at(), Paused: f.intake.gate.isShut(),
 		Received: f.intake.received.Load(), Handled: n.handled.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
-		Retried: n.retried.Load(), RetryPublished: n.retryPublished.Load(), Deferred: n.deferred.Load(),
+		Retried: n.retried.Load(), RetryPublished: n.retryPublished.Load(), Deferred: n.deferred.Load(), Limited: n.limited.Load(),
 		DeadLettered: n.deadLettered.Load(), LettersDelayed: f.letters.delayed(),
 		GivenBack: n.givenBack.Load(), Lost: n.lost.Load(), Gaps: n.gaps.Load(), Unordered: n.unordered.Load(),
-		InFlight: f.till.held.Load(), Parked: f.parked.len(), PutOff: f.parked.putOffs(),
+		InFlight: f.till.held.Load(), Parked: f.parked.len(), PutOff: f.parked.putOffs(), AtLimit: f.parked.atLimit(),
 		Claims: f.feeds.claims(), Stuck: int(f.workers.stuck.Load()),
 	}
 	for _, t := range f.claims.lanes.all() {
@@ -96,6 +100,7 @@ func (f *figures) stats() Stats {
 	s.Lag = f.feeds.lag()
 	s.Pool = f.queue.stats()
 	s.PutOff = min(s.PutOff, s.Parked) // they were looked at one after the other
+	s.AtLimit = min(s.AtLimit, s.PutOff)
 	return s
 }
 

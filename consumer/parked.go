@@ -14,6 +14,7 @@ type parked struct {
 	item
 	failed Failed // why it waits; without a Message: it was deferred
 	due    time.Time
+	woken  bool // it was deferred until something wakes it, as a limit does
 }
 
 // deferred says whether it did not fail, but was deferred.
@@ -35,6 +36,7 @@ type parking struct {
 	due  *schedule[parked]
 
 	deferred atomic.Int64 // of what is held
+	limited  atomic.Int64 // of these
 }
 
 func newParking(tell *teller, t *till) *parking {
@@ -61,6 +63,9 @@ func (p *parking) left(x parked) {
 	if x.deferred() {
 		p.deferred.Add(-1)
 	}
+	if x.woken {
+		p.limited.Add(-1)
+	}
 }
 
 // hold holds a copy of a message that failed until its delay has passed. It says whether it does: where nothing of the claim may
@@ -83,9 +88,12 @@ func (p *parking) hold(x item, f Failed) bool {
 
 // putOff holds a copy of a message that its handler deferred.
 func (p *parking) putOff(x item, e *deferError) {
-	one := parked{item: x.keep(), due: time.Now().Add(e.wait)}
+	one := parked{item: x.keep(), due: time.Now().Add(e.wait), woken: e.until != nil}
 	var held *due[parked]
 	p.deferred.Add(1) // before it can leave
+	if one.woken {
+		p.limited.Add(1)
+	}
 	x.k.feed.parked.Add(1)
 	if !x.k.whileOpen(func() { held = p.due.add(one.due, one) }) {
 		p.left(one)
@@ -101,6 +109,7 @@ func (p *parking) putOff(x item, e *deferError) {
 	if e.until == nil {
 		return
 	}
+	p.tell.count.limited.Add(1)
 	wake := func() bool { // which may be kept for long, and keeps no message
 		one, waits := p.due.remove(held)
 		if waits {
@@ -134,6 +143,9 @@ func (p *parking) len() int { return p.due.len() }
 
 // putOffs is how many of these are deferred.
 func (p *parking) putOffs() int { return int(p.deferred.Load()) }
+
+// atLimit is how many of these wait for something to wake them.
+func (p *parking) atLimit() int { return int(p.limited.Load()) }
 
 // each calls do with each of their messages, under the lock.
 func (p *parking) each(do func(*Message)) { p.due.each(func(x parked) { do(x.m) }) }

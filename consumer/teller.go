@@ -33,7 +33,8 @@ type line [64]byte
 
 // counters count since Run began.
 type counters struct {
-	handled, skipped, failed, retried, deferred, retryPublished, deadLettered, givenBack, lost, gaps, unordered atomic.Int64
+	handled, skipped, failed, retried, deferred, limited, retryPublished, deadLettered, givenBack, lost, gaps,
+	unordered atomic.Int64
 }
 
 func newTeller(cfg *Config) *teller {

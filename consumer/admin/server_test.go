@@ -292,11 +292,13 @@ func TestConsumer(t *testing.T) {
 		Handled: 7, Failed: 3, DeadLettered: 2, LettersDelayed: 4,
 	}}
 	mails := &fakeTarget{down: true, stats: consumer.Stats{
-		State: consumer.Opening, Lag: broker.UnknownLag(), InFlight: 3, Parked: 2, PutOff: 2}}
+		State: consumer.Opening, Lag: broker.UnknownLag(), InFlight: 3, Parked: 2, PutOff: 2, AtLimit: 2}}
+	own := &fakeTarget{down: true, stats: mails.stats}
+	own.stats.AtLimit = 1 // the other waits for a time of its handler's
 	shared := map[string]admin.Limit{"calls": sharedLimit{&fakeLimit{}}}
 	both := map[string]admin.Limit{"calls": sharedLimit{&fakeLimit{}}, "rate": &fakeLimit{}}
-	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": mails},
-		Limits: map[string]map[string]admin.Limit{"orders": both, "mails": shared},
+	_, url := serve(t, admin.Config{Targets: map[string]admin.Target{"orders": orders, "mails": mails, "own": own},
+		Limits: map[string]map[string]admin.Limit{"orders": both, "mails": shared, "own": shared},
 		Breakers: map[string]map[string]admin.Breaker{"orders": {"bills": fakeBreaker{"half-open", at}, "stock": fakeBreaker{"closed",
 			time.Time{}}}}})
 	for name, want := range map[string]string{
@@ -320,7 +322,11 @@ func TestConsumer(t *testing.T) {
 			t.Errorf("%s: %d %v\n%s want\n%s", name, a.status, a.header.Get("Content-Type"), a.body, want)
 		}
 	}
-	if a := get(t, url+"/consumers/other"); a.status != 404 || !strings.Contains(a.body, "mails, orders") {
+	if a := get(t, url+"/consumers/own"); !strings.Contains(a.body, `"put_off":2,`) ||
+		!strings.Contains(a.body, `"at_shared_limit":false`) {
+		t.Errorf("put off by its handler: %s", a.body)
+	}
+	if a := get(t, url+"/consumers/other"); a.status != 404 || !strings.Contains(a.body, "mails, orders, own") {
 		t.Errorf("an unknown one: %d %q", a.status, a.body)
 	}
 }

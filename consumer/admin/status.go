@@ -133,7 +133,7 @@ func (s *Server) statusOf(name string, t Target) status {
 // atSharedLimit: nothing tells which limit put a message off, so a consumer that has others, too, is not said to be at one. What
 // waits behind a message in its order waits for the same.
 func atSharedLimit(s consumer.Stats, limits map[string]Limit) bool {
-	if s.PutOff == 0 || 2*int64(s.PutOff) <= s.InFlight-int64(s.Waiting) {
+	if s.AtLimit == 0 || 2*int64(s.AtLimit) <= s.InFlight-int64(s.Waiting) {
 		return false
 	}
 	for _, l := range limits {

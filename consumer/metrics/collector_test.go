@@ -186,6 +186,13 @@ func TestUnknownIsAbsent(t *testing.T) {
 		`longshore_deliveries_full 1`, `longshore_held_messages 2`)
 }
 
+// TestDeferredCalls: those are counted that a limit put off, and not those that have their handler's own time to wait for.
+func TestDeferredCalls(t *testing.T) {
+	m := metrics.New("orders")
+	m.Watch(fixedStats{Deferred: 7, Limited: 3})
+	wantSeries(t, expose(t, m), `longshore_deferred_calls_total 3`)
+}
+
 // TestOneOfSeveralSourcesIsDown: there is contact where all sources have it.
 func TestOneOfSeveralSourcesIsDown(t *testing.T) {
 	m := metrics.New("orders")

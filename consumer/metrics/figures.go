@@ -135,7 +135,7 @@ func (d *descs) addCounters(desc describer) {
 		func(s consumer.Stats) int64 { return s.Skipped })
 	counter("retried_messages_total", "Failed runs whose message is tried again.", func(s consumer.Stats) int64 { return s.Retried })
 	counter("deferred_calls_total", "Handler calls that put their message off because a limit was reached.",
-		func(s consumer.Stats) int64 { return s.Deferred })
+		func(s consumer.Stats) int64 { return s.Limited })
 	counter("retry_published_messages_total", "Failed messages published to a retry topic, confirmed and acked.",
 		func(s consumer.Stats) int64 { return s.RetryPublished })
 	counter("dead_lettered_messages_total", "Dead letters published, confirmed and acked.",

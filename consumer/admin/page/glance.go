@@ -98,7 +98,8 @@ func waitingText(s consumer.Stats) string {
 	}{
 		{s.Pool.Backlog, "here"},
 		{s.Waiting, "here behind others in their order"},
-		{s.PutOff, "here until a limit lets them through"},
+		{s.AtLimit, "here until a limit lets them through"},
+		{s.PutOff - s.AtLimit, "here until the time that they were put off to"},
 		{retries(s), "here for their next attempt"},
 	} {
 		if one.n > 0 {
@@ -181,7 +182,7 @@ func heldUp(l look) string {
 	case s.FullLanes > 1:
 		why = fmt.Sprintf("%s lanes are full: what they are of takes in nothing more until the messages at their heads are done.",
 			chart.Whole(int64(s.FullLanes)))
-	case most(s.PutOff) && len(l.limits) > 0:
+	case most(s.AtLimit) && len(l.limits) > 0:
 		why = "Most of what is here waits for a limit: " + plain(strings.Join(l.limits, ", "), fieldBytes) + "."
 	case most(s.PutOff):
 		why = "Most of what is here was put off by its handler."

@@ -208,8 +208,13 @@ func TestGlanceInHand(t *testing.T) {
 	}
 	slow := sample{handled: 5, settled: 5, live: 1, kept: 1377}
 	hangs := sample{busy: 1, live: 1, kept: 190, queued: 97}
-	limited := with(0, func(s *consumer.Stats) { s.Parked, s.PutOff, s.InFlight, s.Pool.Busy = 1577, 1577, 1578, 0 })
-	mixed := with(7, func(s *consumer.Stats) { s.Parked, s.PutOff, s.InFlight = 1600, 1577, 1601 })
+	limited := with(0, func(s *consumer.Stats) {
+		s.Parked, s.PutOff, s.AtLimit, s.InFlight, s.Pool.Busy = 1577, 1577, 1577, 1578, 0
+	})
+	own := with(0, func(s *consumer.Stats) {
+		s.Parked, s.PutOff, s.AtLimit, s.InFlight, s.Pool.Busy = 1577, 1577, 7, 1578, 0
+	})
+	mixed := with(7, func(s *consumer.Stats) { s.Parked, s.PutOff, s.AtLimit, s.InFlight = 1600, 1577, 1577, 1601 })
 	retries := with(0, func(s *consumer.Stats) { s.Parked, s.InFlight = 50, 50 })
 	few := with(0, func(s *consumer.Stats) { s.Parked, s.InFlight = 3, 4 })
 	unknown := with(-1, func(s *consumer.Stats) { s.Parked, s.InFlight = 50, 50 })
@@ -232,6 +237,9 @@ func TestGlanceInHand(t *testing.T) {
 		{look{stats: limited, limits: []string{"slow"}, oldest: old, latest: series(slow, 10)}, "bad",
 			"It falls behind: 0 messages wait at the broker, and 1,577 here until a limit lets them through, 10 more a second. Most of " +
 				"what is here waits for a limit: slow." + oldSays},
+		{look{stats: own, limits: []string{"slow"}, latest: series(slow, 0)}, "warn",
+			"It holds its distance: 0 messages wait at the broker, 7 here until a limit lets them through, and 1,570 here until the " +
+				"time that they were put off to. Most of what is here was put off by its handler."},
 		{look{stats: limited, latest: series(slow, 0)}, "warn",
 			"It holds its distance: 0 messages wait at the broker, and 1,577 here until a limit lets them through. " +
 				"Most of what is here was put off by its handler."},

@@ -11,18 +11,30 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 )
 
-// TestPutOffShows: what a limit puts off is a backlog, and both pages say so, with the limit's name.
+// TestPutOffShows: what is put off is a backlog, and both pages say so: for what a limit puts off with the limit's name, and not
+// for what its handler has wait for a time of its own.
 func TestPutOffShows(t *testing.T) {
-	w := begin(t, setup{handler: func(context.Context, *consumer.Message) error { return consumer.Defer(time.Hour, nil) }})
-	for i := range 40 {
-		w.produce(t, fmt.Sprint(i))
-	}
-	b := w.browser(t)
-	for _, path := range []string{"/ui/", "/ui/c/orders"} {
-		eventually(t, path+" says it", func() bool {
-			body := b.get(path).body
-			return strings.Contains(body, "40 here until a limit lets them through") &&
-				strings.Contains(body, "Most of what is here waits for a limit: calls.") && !strings.Contains(body, "It keeps up")
+	for name, c := range map[string]struct {
+		until       func(func() bool)
+		waits, most string
+	}{
+		"by a limit": {func(func() bool) {}, "40 here until a limit lets them through",
+			"Most of what is here waits for a limit: calls."},
+		"by its handler": {nil, "40 here until the time that they were put off to", "Most of what is here was put off by its handler."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := begin(t, setup{handler: func(context.Context, *consumer.Message) error { return consumer.Defer(time.Hour, c.until) }})
+			for i := range 40 {
+				w.produce(t, fmt.Sprint(i))
+			}
+			eventually(t, "they are put off", func() bool { return w.consumer.Stats().PutOff == 40 })
+			b := w.browser(t)
+			for _, path := range []string{"/ui/", "/ui/c/orders"} {
+				body := b.get(path).body
+				if !strings.Contains(body, c.waits) || !strings.Contains(body, c.most) || strings.Contains(body, "It keeps up") {
+					t.Errorf("%s does not say it:\n%s", path, body)
+				}
+			}
 		})
 	}
 }
