@@ -137,3 +137,31 @@ func TestDeferByALimit(t *testing.T) {
 		stop()
 	})
 }
+
+// TestSkipsAreProgress: a consumer that skips all that comes is at work.
+func TestSkipsAreProgress(t *testing.T) {
+	for name, cfg := range map[string]consumer.Config{
+		"one by one": {Handler: func(context.Context, *consumer.Message) error { return consumer.Skip("had before") }},
+		"batches": {Batch: &consumer.Batch{Size: 2, Handler: func(context.Context, []*consumer.Message) error {
+			return consumer.Skip("had before")
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membroker.New(membroker.Config{Topics: map[string]int{"in": 1}})
+				cfg.Source = b.Source(membroker.SourceConfig{Topics: []string{"in"}})
+				c, stop := quiet(t, cfg)
+				for range 2 {
+					if err := b.Produce(broker.Outgoing{Topic: "in", Value: []byte("x")}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				if s := c.Stats(); s.Skipped != 2 || s.Handled != 0 || s.LastProgress.IsZero() || time.Since(s.LastProgress) > time.Minute {
+					t.Errorf("%d skipped, %d handled, the last progress at %v", s.Skipped, s.Handled, s.LastProgress)
+				}
+				stop()
+			})
+		})
+	}
+}

@@ -57,7 +57,7 @@ type Stats struct {
 	Claims int
 	// Stuck handlers that were replaced and have not returned.
 	Stuck int
-	// LastProgress is when a handler last returned nil; zero: never.
+	// LastProgress is when a handler last returned nil, or Skip; zero: never.
 	LastProgress time.Time
 	Lag          broker.Lag
 	Pool         pool.Stats

@@ -21,7 +21,7 @@ type teller struct {
 	// What workers write for each work stands together: on lines of their own, each would go from processor to processor by itself.
 	_        line
 	pace     pace
-	progress atomic.Int64 // when a handler last returned nil, by clock; 0: never
+	progress atomic.Int64 // when a handler last returned nil, or Skip, by clock; 0: never
 	count    counters
 	ages     ages
 	_        line

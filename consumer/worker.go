@@ -45,10 +45,10 @@ func newWorkers(cfg *Config, tell *teller, t *till, j *judge, p *pace) *workers 
 type local struct {
 	contexts
 	tokens []uint64
-	// calls, good and refused count the handler calls in the work at hand, those that returned nil, and those that returned
-	// Overloaded; failed those of the others that are to be tried again.
-	calls, good, refused, failed int
-	goroutine                    uint64
+	// calls, good, skipped and refused count the handler calls in the work at hand, those that returned nil, those that returned
+	// Skip, and those that returned Overloaded; failed those of the others that are to be tried again.
+	calls, good, skipped, refused, failed int
+	goroutine                             uint64
 
 	// begun is the call at hand as Around began it, and told the same for the watchdog, where somebody is told of its end.
 	begun begun
@@ -67,7 +67,7 @@ func (ws *workers) handle(p *pool.Worker[*work], w *work) {
 	if ws.timeout > 0 {
 		l.began = l.clock.at(p.Began())
 	}
-	l.calls, l.good, l.refused, l.failed = 0, 0, 0, 0
+	l.calls, l.good, l.skipped, l.refused, l.failed = 0, 0, 0, 0, 0
 	if v, ok := ws.handleAll(p, l, w); ok {
 		ws.finish(l, w, v)
 		ws.account(p, l)
@@ -105,8 +105,10 @@ func (ws *workers) account(p *pool.Worker[*work], l *local) {
 		p.Refused(l.refused)
 	}
 	ws.pace.observe(l.calls, took, l.good > 0)
-	if l.good > 0 {
+	if l.good+l.skipped > 0 {
 		ws.tell.progress.Store(ws.tell.clock.at(p.Began().Add(took)))
+	}
+	if l.good > 0 {
 		ws.tell.tellHandled(l.good, share(took, l.good, l.calls))
 	}
 }
@@ -258,7 +260,9 @@ func (l *local) count(err error) {
 		l.calls-- // it handled nothing, and tells nothing of how long that takes
 	case IsOverloaded(err):
 		l.refused++
-	case !IsSkip(err) && !IsPermanent(err): // else it is through, as one that was handled
+	case IsSkip(err):
+		l.skipped++
+	case !IsPermanent(err): // else it is through, as one that was handled
 		l.failed++
 	}
 }

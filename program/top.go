@@ -149,6 +149,7 @@ type topRow struct {
 	Behind   int    `json:"lane_waiting"`
 	Lag      *int64 `json:"lag"`
 	Handled  int64  `json:"handled"`
+	Skipped  int64  `json:"skipped"`
 	Failed   int64  `json:"failed"`
 	Dead     int64  `json:"dead_lettered"`
 	Decision *struct {
@@ -204,11 +205,11 @@ func (t *topTable) keep(rows []topRow, now time.Time) {
 func (t *topTable) print(rows []topRow, now time.Time) error {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CONSUMER\tSTATE\tWAITING\tHANDLED/S\tFAILED/S\tWORKERS\tBUSY\tSTUCK\t"+
+	fmt.Fprintln(w, "CONSUMER\tSTATE\tWAITING\tHANDLED/S\tSKIPPED/S\tFAILED/S\tWORKERS\tBUSY\tSTUCK\t"+
 		"IN FLIGHT\tRETRY\tPUT OFF\tBEHIND\tDEAD\tLAST DECISION")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", escape(r.Consumer), r.state(), figure(r.Lag),
-			t.rate(r, now, topRow.handled), t.rate(r, now, topRow.failed),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", escape(r.Consumer), r.state(), figure(r.Lag),
+			t.rate(r, now, topRow.handled), t.rate(r, now, topRow.skipped), t.rate(r, now, topRow.failed),
 			r.Workers.Busy+r.Workers.Idle, r.Limits.Max, r.Workers.Busy, r.Workers.Stuck, r.InFlight,
 			r.Parked-r.PutOff, r.PutOff, r.Behind, r.Dead, r.decision())
 	}
@@ -231,6 +232,7 @@ func (t *topTable) print(rows []topRow, now time.Time) error {
 }
 
 func (r topRow) handled() int64 { return r.Handled }
+func (r topRow) skipped() int64 { return r.Skipped }
 func (r topRow) failed() int64  { return r.Failed }
 
 func (r topRow) state() string {

@@ -48,13 +48,13 @@ func TestTopTable(t *testing.T) {
 	var out strings.Builder
 	table := &topTable{out: &out}
 	now := time.Unix(1000, 0)
-	row := topRow{Consumer: "or\x1bders", State: "running", Ready: true, Handled: 100, Failed: 1}
+	row := topRow{Consumer: "or\x1bders", State: "running", Ready: true, Handled: 100, Skipped: 10, Failed: 1}
 	table.keep([]topRow{row}, now)
-	row.Handled, row.Failed, row.Dead = 350, 11, 9
+	row.Handled, row.Skipped, row.Failed, row.Dead = 350, 90, 11, 9
 	if err := table.print([]topRow{row}, now.Add(2*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if want := `or\x1bders  running  -        125        5 `; !strings.Contains(out.String(), want) ||
+	if want := `or\x1bders  running  -        125        40         5 `; !strings.Contains(out.String(), want) ||
 		strings.Contains(out.String(), "\x1b") {
 		t.Errorf("%q does not have %q", out.String(), want)
 	}

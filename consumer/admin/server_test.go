@@ -289,7 +289,7 @@ func TestConsumer(t *testing.T) {
 			At: at}, LastProgress: at,
 		Pool: pool.Stats{Min: 1, Max: 8, Live: 3, Busy: 2, Stuck: 1, Backlog: 1, Done: 7, Work: 1500 * time.Millisecond,
 			Decisions: 1, Last: pool.Decision{From: 1, Target: 3, Reason: pool.ReasonLimit, Detail: "fixed", At: at}},
-		Handled: 7, Failed: 3, DeadLettered: 2, LettersDelayed: 4,
+		Handled: 7, Skipped: 9, Failed: 3, DeadLettered: 2, LettersDelayed: 4,
 	}}
 	mails := &fakeTarget{down: true, stats: consumer.Stats{
 		State: consumer.Opening, Lag: broker.UnknownLag(), InFlight: 3, Parked: 2, PutOff: 2, AtLimit: 2}}
@@ -305,7 +305,7 @@ func TestConsumer(t *testing.T) {
 		"orders": `{"consumer":"orders","state":"running","paused":true,"ready":true,"limits":{"min":1,"max":8},"workers":{"busy":2,` +
 			`"idle":1,"stuck":1},` +
 			`"in_flight":5,"queued":1,"parked":2,"put_off":1,"lane_waiting":6,"full_lanes":1,"claims":3,"runs":7,"run_seconds":1.5,` +
-			`"handled":7,"failed":3,"dead_lettered":2,"dead_letters_delayed":4,"decision":{"from":1,"to":3,` +
+			`"handled":7,"skipped":9,"failed":3,"dead_lettered":2,"dead_letters_delayed":4,"decision":{"from":1,"to":3,` +
 			`"reason":"limit",` +
 			`"why":"at a limit: fixed","at":"2026-03-01T12:00:00Z"},"lag":12,"unsettled":17,"lag_at":"2026-03-01T12:00:00Z",` +
 			`"last_progress":"2026-03-01T12:00:00Z",` +
@@ -314,7 +314,7 @@ func TestConsumer(t *testing.T) {
 		"mails": `{"consumer":"mails","state":"opening","paused":false,"ready":false,"limits":{"min":0,"max":0},"workers":{"busy":0,` +
 			`"idle":0,"stuck":0},` +
 			`"in_flight":3,"queued":0,"parked":2,"put_off":2,"lane_waiting":0,"full_lanes":0,"claims":0,` +
-			`"runs":0,"run_seconds":0,"handled":0,"failed":0,"dead_lettered":0,"dead_letters_delayed":0,"decision":null,` +
+			`"runs":0,"run_seconds":0,"handled":0,"skipped":0,"failed":0,"dead_lettered":0,"dead_letters_delayed":0,"decision":null,` +
 			`"lag":null,"unsettled":null,"lag_at":null,"last_progress":null,"breakers":{},"at_shared_limit":true}`,
 	} {
 		a := get(t, url+"/consumers/"+name)

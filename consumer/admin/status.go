@@ -32,8 +32,9 @@ type status struct {
 	// Messages that handlers returned from since the start, and the time of these: what a worker can do follows from it.
 	Runs       int64   `json:"runs"`
 	RunSeconds float64 `json:"run_seconds"`
-	// Since the start: messages whose handler returned nil, runs that failed, and dead letters.
+	// Since the start: messages whose handler returned nil, those that it skipped, runs that failed, and dead letters.
 	Handled      int64 `json:"handled"`
+	Skipped      int64 `json:"skipped"`
 	Failed       int64 `json:"failed"`
 	DeadLettered int64 `json:"dead_lettered"`
 	// LettersDelayed are dead letters that could not be stored so far.
@@ -122,9 +123,10 @@ func (s *Server) statusOf(name string, t Target) status {
 		Workers:  workers{Busy: st.Pool.Busy, Idle: max(0, st.Pool.Live-st.Pool.Busy), Stuck: st.Pool.Stuck},
 		InFlight: st.InFlight, Queued: st.Pool.Backlog, Parked: st.Parked, PutOff: st.PutOff,
 		Behind: st.Waiting, FullLanes: st.FullLanes, Claims: st.Claims,
-		Handled: st.Handled, Failed: st.Failed, DeadLettered: st.DeadLettered, LettersDelayed: st.LettersDelayed,
-		Decision: decisionOf(st.Pool),
-		Runs:     st.Pool.Done, RunSeconds: counted(st.Pool.Work).Seconds(),
+		Handled: st.Handled, Skipped: st.Skipped, Failed: st.Failed, DeadLettered: st.DeadLettered,
+		LettersDelayed: st.LettersDelayed,
+		Decision:       decisionOf(st.Pool),
+		Runs:           st.Pool.Done, RunSeconds: counted(st.Pool.Work).Seconds(),
 		Lag: known(st.Lag.Waiting), Unsettled: known(st.Lag.Unsettled), LagAt: when(st.Lag.At), LastProgress: when(st.LastProgress),
 		Breakers: breakersOf(s.cfg.Breakers[name]), AtSharedLimit: atSharedLimit(st, s.cfg.Limits[name]),
 	}

@@ -116,7 +116,7 @@ func (d *descs) addGauges(desc describer) {
 	gauge("lag_timestamp_seconds", "When lag and unsettled were learned. Absent while unknown.",
 		func(s consumer.Stats) float64 { return float64(s.Lag.At.UnixNano()) / 1e9 }).
 		known = func(s consumer.Stats) bool { return !s.Lag.At.IsZero() }
-	gauge("last_progress_timestamp_seconds", "When a handler last returned nil. Absent before the first time.",
+	gauge("last_progress_timestamp_seconds", "When a handler last returned nil, or skipped. Absent before the first time.",
 		func(s consumer.Stats) float64 { return float64(s.LastProgress.UnixNano()) / 1e9 }).
 		known = func(s consumer.Stats) bool { return !s.LastProgress.IsZero() }
 }

@@ -54,8 +54,8 @@ func charts(w *watched, s span, now time.Time) []Chart {
 	busy.Area = true
 	all := []Chart{
 		make("rate", "Messages a second", nil,
-			line("handled", "a", func(x sample) float64 { return x.handled }), line("failed", "bad",
-				func(x sample) float64 { return x.failed })),
+			line("handled", "a", func(x sample) float64 { return x.handled }), line("skipped", "b",
+				func(x sample) float64 { return x.skipped }), line("failed", "bad", func(x sample) float64 { return x.failed })),
 		make("lag", "Waiting at the broker", nil, line("waiting", "a", func(x sample) float64 { return x.lag })),
 		make("workers", "Workers, with a mark for each decision", func(c *chart.Chart) { c.Marks = marks(decisions) },
 			busy, line("workers", "a", func(x sample) float64 { return x.live }), line("most allowed", "c",
@@ -119,12 +119,12 @@ func asChart(id, title string, s span, c chart.Chart) Chart {
 	return v
 }
 
-// spark is a consumer's rate as a small line.
+// spark is a consumer's rate as a small line: what is skipped is done, too.
 func spark(w *watched, now time.Time) chart.Picture {
 	cols := w.history.columns(spans[0], now)
-	c := chart.Chart{From: now.Add(-spans[0].length), To: now, Series: []chart.Series{{Name: "handled", Class: "a"}}}
+	c := chart.Chart{From: now.Add(-spans[0].length), To: now, Series: []chart.Series{{Name: "handled or skipped", Class: "a"}}}
 	for _, x := range cols {
-		c.Times, c.Series[0].Values = append(c.Times, x.at), append(c.Series[0].Values, x.handled)
+		c.Times, c.Series[0].Values = append(c.Times, x.at), append(c.Series[0].Values, x.handled+x.skipped)
 	}
 	return chart.Spark(c, 120, 26)
 }

@@ -2,6 +2,8 @@ package page_test
 
 import (
 	"context"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,5 +31,24 @@ func TestReasonsOfSkips(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSkipsShow: who only skips is seen at work: in the figures, in the picture and in what is said of it.
+func TestSkipsShow(t *testing.T) {
+	w := begin(t, setup{handler: func(context.Context, *consumer.Message) error { return consumer.Skip("had before") }})
+	w.produce(t, slices.Repeat([]string{"x"}, 100)...)
+	eventually(t, "they are skipped", func() bool { return w.consumer.Stats().Skipped == 100 })
+	b := w.browser(t)
+	eventually(t, "the picture has it", func() bool {
+		says := regexp.MustCompile(`Messages a second.* skipped: now [0-9.]+, at most ([0-9.]+)`)
+		m := says.FindStringSubmatch(b.get("/ui/c/orders").body)
+		return m != nil && m[1] != "0"
+	})
+	if body := b.get("/ui/c/orders").body; !strings.Contains(body, "<dt>Skipped /s</dt>") {
+		t.Errorf("%s", body)
+	}
+	if body := b.get("/ui/").body; !strings.Contains(body, "Skipped /s") {
+		t.Errorf("%s", body)
 	}
 }

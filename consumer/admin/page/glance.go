@@ -69,7 +69,7 @@ func paceOf(l look, t trend, waiting string) Glance {
 	if math.IsNaN(now) {
 		now = float64(max(0, l.stats.Lag.Waiting)) + float64(l.stats.Pool.Backlog) + float64(kept(l.stats))
 	}
-	few := now <= math.Max(10, t.handled) // a second's work
+	few := now <= math.Max(10, t.passed) // a second's work
 	switch {
 	case l.stats.Lag.Waiting < 0 && few:
 		return Glance{"warn", "How much waits at the broker is not known yet."}
@@ -233,11 +233,11 @@ func delayed(s consumer.Stats) []string {
 
 // A trend is what a consumer did lately.
 type trend struct {
-	lag                      float64 // what waits, there and here: the latest; NaN: unknown
-	slope                    float64 // how fast it grows a second
-	handled, failed, settled float64 // a second
-	passed                   float64 // a second: handled, or skipped, which is no failure
-	lately                   struct{ passed, failed float64 }
+	lag             float64 // what waits, there and here: the latest; NaN: unknown
+	slope           float64 // how fast it grows a second
+	failed, settled float64 // a second
+	passed          float64 // a second: handled, or skipped, which is no failure
+	lately          struct{ passed, failed float64 }
 }
 
 func trendOf(latest []sample) (t trend) {
@@ -249,7 +249,7 @@ func trendOf(latest []sample) (t trend) {
 	}
 	for _, x := range latest {
 		n := float64(len(latest))
-		t.handled, t.failed, t.settled = t.handled+x.handled/n, t.failed+x.failed/n, t.settled+x.settled/n
+		t.failed, t.settled = t.failed+x.failed/n, t.settled+x.settled/n
 		t.passed += (x.handled + x.skipped) / n
 	}
 	t.lag, t.slope = slopeOf(latest)
@@ -286,7 +286,7 @@ func (t trend) mostFail(samples int) bool {
 }
 
 // grows says whether the lag does, more than by what it wavers.
-func (t trend) grows() bool { return t.slope > math.Max(1, t.handled/100) }
+func (t trend) grows() bool { return t.slope > math.Max(1, t.passed/100) }
 
 // workersText says how many workers there are, and why.
 func workersText(s consumer.Stats, last []Decision, now time.Time) string {

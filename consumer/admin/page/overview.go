@@ -32,7 +32,7 @@ type overviewRow struct {
 }
 
 // sample2 is a sample for templates, which see exported fields only.
-type sample2 struct{ Handled, Failed, P50, P99 float64 }
+type sample2 struct{ Handled, Skipped, Failed, P50, P99 float64 }
 
 // overviews show all consumers, and what happened last.
 type overviews struct {
@@ -74,10 +74,10 @@ func stateText(s consumer.Stats) string {
 // last is the latest sample.
 func last(latest []sample) sample2 {
 	if len(latest) == 0 {
-		return sample2{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+		return sample2{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 	}
 	x := latest[len(latest)-1]
-	return sample2{x.handled, x.failed, x.p50, x.p99}
+	return sample2{x.handled, x.skipped, x.failed, x.p50, x.p99}
 }
 
 // staleLag is after how long a lag may not be true any more. While there is contact, a source asks every few seconds.
