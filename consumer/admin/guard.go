@@ -9,11 +9,13 @@ import (
 	"strings"
 )
 
-// guard stands before all routes: panics, security headers, Host, odd paths, and the size of the body.
+// guard stands before all routes: panics, security headers, Host, odd paths, the size of the body, and the memory of answers.
 func (s *Server) guard(next http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.survive(w)
 		secure(w.Header())
+		plain := w
+		w = &answer{ResponseWriter: plain, among: s.answers}
 		switch {
 		case loopback && !namesLoopback(r.Host):
 			http.Error(w, "this address is served to this machine only", http.StatusMisdirectedRequest)
@@ -24,7 +26,7 @@ func (s *Server) guard(next http.Handler, loopback bool) http.Handler {
 		case r.ContentLength > maxBodyBytes:
 			http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
 		default:
-			r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+			r.Body = http.MaxBytesReader(plain, r.Body, maxBodyBytes) // which asks net/http's own to close
 			next.ServeHTTP(w, r)
 		}
 	})

@@ -29,9 +29,8 @@ func (s *Server) table() []route {
 		{"GET /readyz", "200; 503 while a consumer is not running or has no contact with its broker", http.HandlerFunc(s.readyz)},
 	}
 	if s.cfg.Gatherer != nil {
-		all = append(all, route{"GET /metrics", "Prometheus", promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{
-			ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
-		})})
+		h := promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+		all = append(all, route{"GET /metrics", "Prometheus", s.made(h.ServeHTTP)})
 	}
 	if s.page != nil {
 		all = append(all, route{"GET /ui/", "the web page", s.page})

@@ -32,6 +32,8 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	clients  *connections
+	answers  *answers
+	making   chan struct{}  // has one for each answer that is put together
 	page     http.Handler   // nil: none
 	refusals zerolog.Logger // for what was refused: sampled
 	crowds   zerolog.Logger // sampled, too
@@ -44,7 +46,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Targets)),
+		cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Targets)), answers: newAnswers(mostHeld), making: make(chan struct{}, mostMaking),
 		refusals: cfg.Logger.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Second}),
 		crowds:   cfg.Logger.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute}),
 	}
