@@ -13,8 +13,9 @@ import (
 const (
 	// mostMessages of each kind are told.
 	mostMessages = 1000
-	// mostError bytes of an error are.
-	mostError = 1024
+	// mostError bytes of an error are, and mostName of a topic or an id, which producers choose.
+	mostError = 512
+	mostName  = 512
 )
 
 // An open target tells what it has in hand: a *consumer.Consumer.
@@ -78,7 +79,11 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(inHand(o, keys && !s.cfg.HideKeys, keys || !s.cfg.HideKeys))
+	s.made(func(w http.ResponseWriter, _ *http.Request) {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false) // six bytes for each < of an error
+		_ = e.Encode(inHand(o, keys && !s.cfg.HideKeys, keys || !s.cfg.HideKeys))
+	})(w, r)
 }
 
 // inHand has keys, and the text of errors, where they may be shown: an error may have of a payload what a handler wrote into it.
@@ -98,8 +103,7 @@ func inHand(o open, keys, errs bool) messages {
 		}
 		one := parkedMessage{place: at, Due: p.Due.UTC(), Deferred: p.Deferred, Class: p.Class}
 		if p.Err != nil && errs {
-			text := p.Err.Error()
-			one.Error = text[:min(len(text), mostError)]
+			one.Error = short(p.Err.Error(), mostError)
 		}
 		all.Parked = append(all.Parked, one)
 	}
@@ -107,7 +111,16 @@ func inHand(o open, keys, errs bool) messages {
 }
 
 func placeOf(topic string, partition int32, offset int64, id string, attempt int32) place {
-	return place{Topic: topic, Partition: known(int64(partition)), Offset: known(offset), ID: id, Attempt: attempt}
+	return place{Topic: short(topic, mostName), Partition: known(int64(partition)), Offset: known(offset), ID: short(id, mostName),
+		Attempt: attempt}
+}
+
+// short is a text of others as far as it is told: at most so many bytes, and characters, as JSON has no others.
+func short(s string, most int) string {
+	if len(s) > most {
+		s = whole(s[:most])
+	}
+	return strings.ToValidUTF8(s, "?")
 }
 
 // setKey tells a key of so many bytes, of which begins is the beginning.
