@@ -21,7 +21,7 @@ type site struct {
 }
 
 // mostScans of dead letters are read at once, by all requests of those who have logged in together, and as many by all others:
-// whoever reaches the page can keep the latter busy.
+// whoever reaches the page can keep the latter busy. These have pauses: see restAfter.
 const mostScans = 4
 
 // newSite makes the handler of everything below /ui/.

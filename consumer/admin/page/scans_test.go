@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
@@ -160,5 +161,56 @@ func (s slowForStrangers) Scan(ctx context.Context, b broker.Scan, each func(*br
 	if ctx.Value(stranger{}) != nil {
 		<-s.left
 	}
+	return s.Store.Scan(ctx, b, each)
+}
+
+// TestStrangersScansHavePauses: strangers that ask for lists of dead letters one after the other have the broker read for a part of
+// the time only, and who has logged in waits for nobody.
+func TestStrangersScansHavePauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reading, read := 0, time.Duration(0)
+		var mu sync.Mutex
+		h := letterPage(t, func(l *page.Letters) {
+			l.Store = timed{l.Store, func(took time.Duration) { mu.Lock(); reading++; read += took; mu.Unlock() }}
+		}, "one", "two")
+		ask := func(cookie string) int { return getAt(h, "/ui/c/orders/letters", cookie).Code }
+		begun := time.Now()
+		var strangers sync.WaitGroup
+		for range 4 {
+			strangers.Go(func() {
+				for range 5 {
+					if code := ask(""); code != http.StatusOK {
+						t.Errorf("a stranger: %d", code)
+					}
+				}
+			})
+		}
+		strangers.Wait()
+		if took := time.Since(begun); 3*read > 4*took || read == 0 { // there are four places
+			t.Errorf("%d scans read for %v together, in %v", reading, read, took)
+		}
+		cookie := loginAt(t, h)
+		begun, read = time.Now(), 0
+		for range 5 {
+			if code := ask(cookie); code != http.StatusOK {
+				t.Errorf("a member: %d", code)
+			}
+		}
+		if took := time.Since(begun); took != read || read == 0 {
+			t.Errorf("a member waits for %v of %v", took-read, took)
+		}
+		time.Sleep(time.Hour) // the pauses end
+	})
+}
+
+// timed takes a second for each scan, and tells of it.
+type timed struct {
+	deadletters.Store
+	tell func(time.Duration)
+}
+
+func (s timed) Scan(ctx context.Context, b broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
+	time.Sleep(time.Second)
+	defer s.tell(time.Second)
 	return s.Store.Scan(ctx, b, each)
 }
