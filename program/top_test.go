@@ -27,7 +27,7 @@ func TestTop(t *testing.T) {
 		t.Fatalf("%d %s", code, once.stderr.String())
 	}
 	lines := strings.Split(strings.TrimSpace(once.stdout.String()), "\n")
-	if len(lines) != 2 || !regexp.MustCompile(`^orders +running +0 +0 +0 +\d of 7 `).MatchString(lines[1]) {
+	if len(lines) != 2 || !regexp.MustCompile(`^orders +running +0 +0 +0 +0 +\d of 7 `).MatchString(lines[1]) {
 		t.Errorf("%q", lines)
 	}
 	for args, want := range map[string]string{"--every 0s": "--every is 0s", "-c c.yaml --address 127.0.0.1:1": "one of them",
