@@ -99,6 +99,8 @@ func (cc *consumerCheck) check() {
 	cc.checkRetryTopics()
 	if cc.DeadLetter != nil {
 		cc.checkDeadLetter()
+	} else if !cc.covered[cc.at+".dead_letter"] { // else nobody knows
+		cc.checkNoDeadLetter()
 	}
 	cc.checkEngine()
 }

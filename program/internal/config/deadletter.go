@@ -2,11 +2,13 @@ package config
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/consumer"
+	"github.com/longshoremq/longshore/handlers"
 	"github.com/longshoremq/longshore/internal/natssubject"
 )
 
@@ -30,6 +32,50 @@ func (cc *consumerCheck) checkDeadLetter() {
 				"letter", cc.MaxMessageBytes, cc.Reads()[0].Name, most)
 		}
 	}
+}
+
+// checkNoDeadLetter: without dead letters nothing is given up. What sounds as if it were is refused where the message would never
+// be handled, and warned of where it may be.
+func (cc *consumerCheck) checkNoDeadLetter() {
+	const noPlace = "is set, and there is no dead_letter: what is larger has no place to go"
+	if cc.MaxMessageBytes > 0 {
+		cc.find(".max_message_bytes", noPlace)
+	}
+	if cc.MaxHeaderBytes > 0 {
+		cc.find(".max_header_bytes", noPlace)
+	}
+	for _, key := range []string{".retry.max_attempts", ".retry.give_up_after"} {
+		if cc.has(key) {
+			cc.warn(cc.at+key, "is set, and there is no dead_letter: nothing is given up, it is retried for ever, each "+
+				"retry.backoff.max")
+		}
+	}
+	if (cc.NoRoute == "" || cc.NoRoute == string(handlers.NoRouteDeadLetter)) && len(cc.Routes) > 0 && !cc.routesTakeAll() {
+		cc.warn(cc.at+".no_route", "is dead_letter, and there is no dead_letter: a message that no route takes is retried for ever. "+
+			"Set dead_letter, or no_route to skip or stop")
+	}
+}
+
+// routesTakeAll says whether no message of the sources is without a route, as far as is known what they read.
+func (cc *consumerCheck) routesTakeAll() bool {
+	takes := func(read string) bool {
+		return slices.ContainsFunc(cc.Routes, func(r Route) bool {
+			return r.Type == "" && len(r.Headers) == 0 && (read == "" || r.Match == "" || natssubject.Matches(r.Match, read))
+		})
+	}
+	for _, in := range cc.Reads() {
+		_, reads := in.subjects()
+		if in.Kafka != nil {
+			reads = in.Kafka.Topics
+		}
+		if len(reads) == 0 {
+			reads = []string{""} // not known
+		}
+		if slices.ContainsFunc(reads, func(read string) bool { return !takes(read) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkLetterTarget: a target of dead letters can be published to, and is not read by the consumer.

@@ -136,7 +136,6 @@ func TestContradictionsOfKafkaWithOthers(t *testing.T) {
 		{source("topics: [a], max_publish_bytes: 500") + "\n    dead_letter: {to: b}\n    max_message_bytes: 501",
 			`6: consumers.o.max_message_bytes: is 501, above source.kafka.max_publish_bytes, 500`},
 		{source("topics: [a], max_publish_bytes: 500") + "\n    dead_letter: {to: b}\n    max_message_bytes: 500", ""},
-		{source("topics: [a]") + "\n    max_message_bytes: 2000000", ""},          // nothing is published
 		{source("topics_pattern: 'a.*'") + "\n    dead_letter: {to: dead-a}", ""}, // the whole name must match
 		{source("topics: [orders.eu, orders.us]") + "\n    routes: [{match: 'orders.*', handler: log}]", ""},
 		{source("topics: [orders.eu]") + "\n    routes: [{match: 'order.>', handler: log}]",
