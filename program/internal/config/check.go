@@ -42,6 +42,7 @@ func (d *Document) check() {
 		}
 	}
 	d.checkValues("", reflect.ValueOf(f).Elem())
+	d.checkEmbedded()
 	d.checkDurables()
 	d.checkStreams()
 	d.checkGroups()
@@ -149,9 +150,12 @@ func (cc *consumerCheck) section(key string) sectionCheck {
 	return sectionCheck{place{cc.report, cc.at + key}, cc.secrets}
 }
 
-// checkPool: all workers can be busy.
+// checkPool: all workers can be busy, and where their number is fixed nothing else is said of it.
 func (cc *consumerCheck) checkPool() {
 	most := cc.MostWorkers()
+	if cc.Pool.Policy == "fixed" && cc.Pool.Min > 0 && cc.Pool.Min < most {
+		cc.find(".pool.min", "is %d, and policy is fixed: there are always max workers, %d", cc.Pool.Min, most)
+	}
 	for _, in := range cc.Reads() {
 		key := "." + in.Name + ".nats.max_ack_pending"
 		switch n := in.NATS; {

@@ -59,6 +59,10 @@ func (sc sectionCheck) checkKafka(k *Kafka) {
 			sc.find(key, "is set and transactional is not: it is of what is written in transactions, and nothing is")
 		}
 	}
+	if sc.has(".session_timeout") && k.Membership == "consumer" {
+		sc.warn(sc.at+".session_timeout", "is set, and membership is consumer: how long a session is says the broker there, "+
+			"consumer.session.timeout.ms of the group")
+	}
 	c := k.Adapter()
 	if sc.has(".topics_pattern") && c.Pattern == "" && len(c.Topics) == 0 { // found by its tag
 		c.Pattern = "-"

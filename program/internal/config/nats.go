@@ -34,6 +34,9 @@ var delivers = map[string]jetstream.DeliverPolicy{
 	"last": jetstream.DeliverLastPolicy, "last_per_subject": jetstream.DeliverLastPerSubjectPolicy,
 }
 
+// startsAlready is said of where a durable is to start that bind takes as it is.
+const startsAlready = "is set, and so is bind: the durable is there, and where it starts cannot be changed"
+
 // checkNATS: what the file says in its own way. The rest is the adapter's to find.
 func (sc sectionCheck) checkNATS(n *NATS) {
 	for _, rule := range []struct {
@@ -47,6 +50,11 @@ func (sc sectionCheck) checkNATS(n *NATS) {
 		{sc.has(".start_sequence") && n.Deliver != "", ".start_sequence", "is set, and so is deliver: set one"},
 		{sc.has(".start_time") && n.Deliver != "", ".start_time", "is set, and so is deliver: set one"},
 		{sc.has(".start_time") && n.StartSequence != 0, ".start_time", "is set, and so is start_sequence: set one"},
+		{n.Bind && n.Deliver != "", ".deliver", startsAlready},
+		{n.Bind && sc.has(".start_sequence"), ".start_sequence", startsAlready},
+		{n.Bind && sc.has(".start_time"), ".start_time", startsAlready},
+		{n.Bind && n.CreateStream, ".create_stream", "is set, and so is bind: a stream that is made has no durable"},
+		{n.CreateStream && n.Missing == "stop", ".missing", "is stop, and create_stream is set: it is made, and never missing"},
 		{sc.has(".max_ack_pending") && n.MaxAckPending == 0, ".max_ack_pending", "is 0, want at least 1, or -1 for no bound"},
 	} {
 		if rule.wrong {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,6 +89,7 @@ func (sc sectionCheck) checkLink(l natsLink) {
 	sc.FindConfig(sc.at, l.Connection, l.CheckLogin()) // of a file that cannot be read, the document has the first that was said
 	sc.secrets.checkTLS(sc.at+".tls", l.TLS.CAFile, l.TLS.CertFile, l.TLS.KeyFile, time.Now())
 	if sc.has(".url") || sc.has(".urls") {
+		sc.checkPlaintext(l)
 		return
 	}
 	for _, name := range []string{
@@ -96,6 +98,30 @@ func (sc sectionCheck) checkLink(l natsLink) {
 	} {
 		if sc.has("." + name) {
 			sc.find("."+name, "is set and url is not: the embedded server has no such thing")
+		}
+	}
+}
+
+// checkPlaintext: what allows a password or a token without TLS has one to allow.
+func (sc sectionCheck) checkPlaintext(l natsLink) {
+	sent := l.User != "" || sc.has(".token") || sc.has(".token_file")
+	for _, server := range l.servers() {
+		sent = sent || strings.Contains(server, "@")
+	}
+	if l.PlaintextAuth && !sent {
+		sc.find(".plaintext_auth", "is set, and there is neither a password nor a token: nothing goes in clear that it would allow")
+	}
+}
+
+// checkEmbedded: nothing is said of the embedded server where there is none.
+func (d *Document) checkEmbedded() {
+	all := d.reads()
+	if len(all) == 0 || slices.ContainsFunc(all, func(r read) bool { return r.Source == (Source{}) || r.Embedded() }) {
+		return
+	}
+	for _, key := range []string{"embedded.dir", "embedded.port"} {
+		if d.Has(key) {
+			d.Find(key, "is set, and each source has a server of its own: there is no embedded one")
 		}
 	}
 }
