@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"unicode"
 
 	"github.com/longshoremq/longshore/internal/namedfile"
 )
@@ -36,7 +37,7 @@ func NewSecret(s string) Secret {
 
 // SecretFile makes a secret of what a file holds, without its line's end. The adapters of this module read it again at each login
 // (Read), so it can be replaced while they run. A pipe is read once. It is an error, with the file's name, where it cannot be
-// read, or is empty.
+// read, is empty, or is anything else than one line of at most 64 KiB.
 func SecretFile(name string) (Secret, error) {
 	k, read := &kept{file: name}, namedfile.Read
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
@@ -59,14 +60,24 @@ func line(name string, read func(string) ([]byte, error)) (string, error) {
 		return "", err
 	}
 	text := strings.TrimRight(string(content), "\r\n")
-	if text == "" {
+	switch {
+	case text == "":
 		return "", errors.New(name + " is empty")
+	case len(text) > maxSecret:
+		return "", fmt.Errorf("%s has %d bytes, want at most %d: it is no password or token", name, len(text), maxSecret)
+	case strings.HasPrefix(text, "\ufeff"):
+		return "", errors.New(name + " begins with a byte order mark, which would be part of it: write it without")
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "", errors.New(name + " has a line break or another control character in it: want one line")
 	}
 	return text, nil
 }
 
+// maxSecret is how many bytes a password or a token has at most; those that are signed have some thousands.
+const maxSecret = 64 << 10
+
 // Read returns the content as it is now: that of SecretFile is read again, and Reveal returns it from then on. It is an error,
-// with the file's name, where it cannot be read, or is empty; Reveal then returns what it was before.
+// with the file's name, where SecretFile is one; Reveal then returns what it was before.
 func (s Secret) Read() (string, error) {
 	if !s.Rereads() {
 		return s.Reveal(), nil

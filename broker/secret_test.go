@@ -79,3 +79,40 @@ func TestSecretFileIsReadAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretFileOfAnotherKind: what is no line of text is no password or token: a file of two, one that an editor wrote a mark
+// into, or another file. Neither the error nor the secret shows it.
+func TestSecretFileOfAnotherKind(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "password")
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("canary")
+	kept, err := broker.SecretFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string]string{
+		"canary\ncanary\n": "line break", "canary\rcanary": "line break", "\ncanary": "line break", "\ufeffcanary": "byte order mark",
+		"can\x00ary": "control character", strings.Repeat("canary", 1<<20/2): "bytes, want at most 65536",
+	} {
+		write(content)
+		s, err := broker.SecretFile(name)
+		if err == nil || !s.IsZero() || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "canary") {
+			t.Errorf("%.20q: %q, %v, want %q", content, s.Reveal()[:min(20, len(s.Reveal()))], err, want)
+		}
+		if now, err := kept.Read(); err == nil || now != "" || kept.Reveal() != "canary" {
+			t.Errorf("%.20q: read again: %v", content, err)
+		}
+	}
+	for _, content := range []string{" a pass word ", "päss\u00a0wort", strings.Repeat("x", 65536) + "\n"} {
+		write(content)
+		if s, err := broker.SecretFile(name); err != nil || s.Reveal() != strings.TrimSuffix(content, "\n") {
+			t.Errorf("%.20q: %v", content, err)
+		}
+	}
+}
