@@ -19,7 +19,7 @@ import (
 // them handed on, and nothing twice that one of them repeats; it took the second's for a repeat of the first's, and the message
 // was acked.
 func TestCopiesOfTwoGroups(t *testing.T) {
-	srv, err := startNATS(t.TempDir(), server.RANDOM_PORT)
+	srv, err := startNATS(t.Context(), zerolog.Nop(), t.TempDir(), server.RANDOM_PORT)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nuid"
+	"github.com/rs/zerolog"
 )
 
 // A demoBroker is where the demo takes place: a stream or topic that is its own, and empty.
@@ -39,7 +40,7 @@ func natsDemoBroker(ctx context.Context) (v demoBroker, err error) {
 	if err != nil {
 		return v, fmt.Errorf("making a folder for the file store: %w", err)
 	}
-	srv, err := startNATS(dir, server.RANDOM_PORT)
+	srv, err := startNATS(ctx, zerolog.Nop(), dir, server.RANDOM_PORT) // the view has the terminal
 	if err != nil {
 		return v, errors.Join(err, os.RemoveAll(dir))
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/longshoremq/longshore/broker/kafkabroker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/deadletters"
+	"github.com/rs/zerolog"
 )
 
 // A dlqField is a broker with a topic orders and its dead letters, and a file whose consumer they are of.
@@ -55,7 +56,7 @@ func onBothBrokers(t *testing.T, test func(t *testing.T, f *dlqField)) {
 		test(t, f)
 	})
 	t.Run("nats", func(t *testing.T) {
-		srv, err := startNATS(t.TempDir(), server.RANDOM_PORT)
+		srv, err := startNATS(t.Context(), zerolog.Nop(), t.TempDir(), server.RANDOM_PORT)
 		if err != nil {
 			t.Fatal(err)
 		}

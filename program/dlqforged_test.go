@@ -11,6 +11,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/natsbroker"
 	"github.com/longshoremq/longshore/deadletters"
+	"github.com/rs/zerolog"
 )
 
 // A forgedField is a NATS server with a stream of dead letters into which somebody wrote a letter, and a stream that is to stay.
@@ -24,7 +25,7 @@ const forgedTarget = "$JS.API.STREAM.DELETE.VICTIM"
 
 func startForged(t *testing.T) *forgedField {
 	t.Helper()
-	srv, err := startNATS(t.TempDir(), server.RANDOM_PORT)
+	srv, err := startNATS(t.Context(), zerolog.Nop(), t.TempDir(), server.RANDOM_PORT)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -16,6 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 )
 
 // embeddedNATS is a nats-server with JetStream inside this process.
@@ -26,15 +28,15 @@ type embeddedNATS struct {
 }
 
 // startNATS starts it on a loopback port (server.RANDOM_PORT: a free one), with its file store in dir, which no other process may
-// be using.
-func startNATS(dir string, port int) (*embeddedNATS, error) {
+// be using. It waits for as long as the server recovers what is there, or until ctx ends. The server's warnings and errors go to
+// log.
+func startNATS(ctx context.Context, log zerolog.Logger, dir string, port int) (*embeddedNATS, error) {
 	lock, err := lockStore(dir)
 	if err != nil {
 		return nil, fmt.Errorf("starting the embedded NATS server: %w", err)
 	}
 	e := &embeddedNATS{lock: lock}
-	if err := e.start(dir, port); err != nil {
-		_ = lock.Unlock()
+	if err := e.start(ctx, log, dir, port); err != nil {
 		return nil, fmt.Errorf("starting the embedded NATS server: %w", err)
 	}
 	return e, nil
@@ -56,52 +58,90 @@ func lockStore(dir string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-func (e *embeddedNATS) start(dir string, port int) error {
-	if err := portFree(port); err != nil {
-		return err
+// start starts the server. Where it does not, the lock is given up as soon as nothing uses the store.
+func (e *embeddedNATS) start(ctx context.Context, log zerolog.Logger, dir string, port int) error {
+	err := portFree(port)
+	if err == nil {
+		e.server, err = server.NewServer(&server.Options{
+			ServerName: "longshore-embedded", Host: "127.0.0.1", Port: port,
+			JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
+		})
 	}
-	s, err := server.NewServer(&server.Options{
-		ServerName: "longshore-embedded", Host: "127.0.0.1", Port: port,
-		JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
-	})
 	if err != nil {
+		_ = e.lock.Unlock()
 		return err
 	}
-	fatal := make(fatalLog, 1)
-	s.SetLogger(fatal, false, false)
-	go s.Start() // returns when it is ready; its own goroutines end at Shutdown
-	for over := time.Now().Add(10 * time.Second); !s.ReadyForConnections(50 * time.Millisecond); {
+	told := newServerLog(log)
+	e.server.SetLogger(told, false, false)
+	go e.server.Start() // returns when it is ready; its own goroutines end at Shutdown
+	ready := func() bool { return e.server.ReadyForConnections(50 * time.Millisecond) }
+	switch err := awaitServer(ctx, ready, told.fatal, func() {
+		log.Warn().Str("event", "embedded_nats_recovers").Str("dir", dir).Dur("after_ms", slowStart).
+			Msg("the NATS server inside this process is not ready yet: it recovers what is in its folder")
+	}); {
+	case err == nil:
+		e.url = e.server.ClientURL()
+		return nil
+	case ctx.Err() != nil: // it shuts down when it has recovered, for which nobody waits
+		go e.stop()
+		return err
+	default:
+		e.stop()
+		return err
+	}
+}
+
+// slowStart is after how long it is told that a server is not ready.
+const slowStart = 10 * time.Second
+
+// awaitServer waits until a server is ready, which looks for a while, says what is wrong with it, or ctx ends. slow is told once
+// that it takes long: a large store, or one that has to be looked through after a crash, takes minutes.
+func awaitServer(ctx context.Context, ready func() bool, fatal <-chan string, slow func()) error {
+	over := time.Now().Add(slowStart)
+	for told := false; !ready(); {
 		select {
 		case why := <-fatal:
-			s.Shutdown()
 			return errors.New(why)
+		case <-ctx.Done():
+			return ctx.Err()
 		default:
 		}
-		if time.Now().After(over) {
-			s.Shutdown()
-			return errors.New("not ready within 10 s")
+		if !told && time.Now().After(over) {
+			told = true
+			slow()
 		}
 	}
-	e.server, e.url = s, s.ClientURL()
 	return nil
 }
 
-// A fatalLog is a server's log of which only why it did not start is kept: it returns no error for that, and would only not
-// become ready.
-type fatalLog chan string
+// A serverLog is a server's log: why it did not start, for which it returns no error, and would only not become ready; and its
+// warnings and errors, such as of a store that is damaged, or has no room.
+type serverLog struct {
+	fatal chan string
+	log   zerolog.Logger
+}
 
-func (l fatalLog) Fatalf(format string, args ...any) {
+func newServerLog(log zerolog.Logger) serverLog {
+	return serverLog{make(chan string, 1), log.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Second})}
+}
+
+func (l serverLog) Fatalf(format string, args ...any) {
 	select {
-	case l <- fmt.Sprintf(format, args...):
+	case l.fatal <- fmt.Sprintf(format, args...):
 	default: // the first is the reason
 	}
 }
 
-func (fatalLog) Noticef(string, ...any) {}
-func (fatalLog) Warnf(string, ...any)   {}
-func (fatalLog) Errorf(string, ...any)  {}
-func (fatalLog) Debugf(string, ...any)  {}
-func (fatalLog) Tracef(string, ...any)  {}
+func (l serverLog) Warnf(format string, args ...any)  { l.tell(zerolog.WarnLevel, format, args) }
+func (l serverLog) Errorf(format string, args ...any) { l.tell(zerolog.ErrorLevel, format, args) }
+
+func (l serverLog) tell(level zerolog.Level, format string, args []any) {
+	l.log.WithLevel(level).Str("event", "embedded_nats_log").Msg(strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (serverLog) Noticef(string, ...any) {}
+func (serverLog) Debugf(string, ...any)  {}
+func (serverLog) Tracef(string, ...any)  {}
 
 // portFree says what is wrong with a port; the server itself would only not become ready.
 func portFree(port int) error {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -313,7 +314,7 @@ func TestLag(t *testing.T) {
 	if err != nil || table != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, table, want)
 	}
-	e, err := startNATS(t.TempDir(), -1)
+	e, err := startNATS(t.Context(), zerolog.Nop(), t.TempDir(), -1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/longshoremq/longshore/broker"
 	"github.com/longshoremq/longshore/broker/membroker"
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/rs/zerolog"
 )
 
 // quiet is a progress that nobody sees.
@@ -282,7 +283,7 @@ func TestProduceLinesAsTheyCome(t *testing.T) {
 
 // TestProduceNamesTheLine: a line that is too long for the broker, or for us, is named, and so is the message of another payload.
 func TestProduceNamesTheLine(t *testing.T) {
-	srv, err := startNATS(t.TempDir(), server.RANDOM_PORT)
+	srv, err := startNATS(t.Context(), zerolog.Nop(), t.TempDir(), server.RANDOM_PORT)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +344,7 @@ func TestProduceRefusesPayloads(t *testing.T) {
 }
 
 func TestProduceWithoutStream(t *testing.T) {
-	e, err := startNATS(t.TempDir(), server.RANDOM_PORT)
+	e, err := startNATS(t.Context(), zerolog.Nop(), t.TempDir(), server.RANDOM_PORT)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/longshoremq/longshore/integration/daemon"
+	"github.com/rs/zerolog"
 )
 
 // builtDir is where build puts the program; TestMain removes it.
@@ -350,7 +351,7 @@ func TestPortOfEmbeddedServerIsTaken(t *testing.T) {
 func TestStoreIsLocked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	e, err := startNATS(filepath.Join(dir, "longshore-data"), -1)
+	e, err := startNATS(t.Context(), zerolog.Nop(), filepath.Join(dir, "longshore-data"), -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +369,7 @@ func TestStoreCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, dir, "jetstream", "where the server wants a folder")
-	if _, err := startNATS(dir, -1); err == nil ||
+	if _, err := startNATS(t.Context(), zerolog.Nop(), dir, -1); err == nil ||
 		!strings.HasPrefix(err.Error(), "starting the embedded NATS server: Can't start JetStream: ") {
 		t.Error(err)
 	}

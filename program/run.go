@@ -167,7 +167,7 @@ func (a *assembly) startEmbedded(ctx context.Context) (*embeddedNATS, error) {
 	if port == 0 {
 		port = defaultPort
 	}
-	e, err := startNATS(dir, port)
+	e, err := startNATS(ctx, a.log, dir, port)
 	if err != nil {
 		return nil, err
 	}

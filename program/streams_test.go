@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 )
 
 func TestStreamsOfAConfiguration(t *testing.T) {
@@ -48,7 +49,7 @@ func TestStreamsOfAConfiguration(t *testing.T) {
 // TestEnsureStreams: missing ones are made; to others subjects are added, and nothing is taken away.
 func TestEnsureStreams(t *testing.T) {
 	t.Parallel()
-	e, err := startNATS(t.TempDir(), server.RANDOM_PORT)
+	e, err := startNATS(t.Context(), zerolog.Nop(), t.TempDir(), server.RANDOM_PORT)
 	if err != nil {
 		t.Fatal(err)
 	}
