@@ -48,7 +48,8 @@ type Replay struct {
 	// By is who replays, a name or an address: the journal keeps it, so that Letter.ReplayedBy answers who it was. It is believed as
 	// it is, and cut to 256 bytes. Defaults to none.
 	By string
-	// DryRun decides, and changes nothing.
+	// DryRun decides, and changes nothing. Where the Publisher is a broker.Destinations, a letter for whose topic it finds no place
+	// is refused.
 	DryRun bool
 	// Batch is how many letters are on their way together, and so how many are uncertain after a kill. Defaults to 100 or a tenth of
 	// Rate, if that is less; with Handle to Workers.
@@ -123,6 +124,7 @@ type replay struct {
 	total   int64
 	tried   int64 // of the chosen letters, those that were not refused before they were published or handled
 	done    int64
+	found   map[string]error // of a dry run: the topics that were looked for
 }
 
 // A pendingReplay is a letter that is being replayed.
@@ -274,6 +276,9 @@ func (r *replay) take(ctx context.Context, x *Letter) error {
 			err = r.edit(&out)
 		}
 	}
+	if err == nil && r.o.DryRun && r.o.Handle == nil {
+		err = r.find(ctx, to)
+	}
 	r.o.OnLetter(x, to, err)
 	if err != nil {
 		r.sum.Refused++
@@ -291,6 +296,30 @@ func (r *replay) take(ctx context.Context, x *Letter) error {
 		return nil
 	}
 	return r.flush(ctx)
+}
+
+// findTimeout is how long a dry run waits for a broker that may not say what there is.
+const findTimeout = 5 * time.Second
+
+// find says that there is no place for what would be published to a topic, as far as the publisher can tell: it is asked once.
+func (r *replay) find(ctx context.Context, topic string) error {
+	known, ok := r.l.cfg.Publisher.(broker.Destinations)
+	if err, asked := r.found[topic]; asked || !ok {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	err := known.Find(ctx, topic)
+	if errors.Is(err, broker.ErrNoTopic) {
+		err = fmt.Errorf("nothing is found there that would keep it: %w", err)
+	} else {
+		err = nil
+	}
+	if r.found == nil {
+		r.found = map[string]error{}
+	}
+	r.found[topic] = err
+	return err
 }
 
 // edit calls Edit, which has a say in neither where the journal says that the letter goes nor the id that it is found by there.

@@ -157,7 +157,7 @@ func (b *deadBox) named(ctx context.Context, places []broker.Place) error {
 	return errors.Join(errs...)
 }
 
-// mayPublish says whether the broker can take a name as where a letter goes. A dry run asks nobody else.
+// mayPublish says whether the broker can take a name as where a letter goes.
 func (b *deadBox) mayPublish(to string) bool { return mayPublish(b.kafka, to) }
 
 func mayPublish(kafka bool, to string) bool {
