@@ -181,9 +181,11 @@ func (w *watcher) find(ctx context.Context, await bool) (durable, error) {
 		if gone {
 			met, err = true, fmt.Errorf("%w: waiting for it", err)
 		}
-		if !gone || from.started { // a source that was up is down
+		switch {
+		case ctx.Err() != nil: // who ended it knows
+		case !gone || from.started: // a source that was up is down
 			w.events.Lost(err)
-		} else {
+		default:
 			w.events.FoundAgain(began) // it is the stream alone that is waited for
 			if from.missed.IsZero() {
 				from.missed = began
