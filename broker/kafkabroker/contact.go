@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -93,6 +94,7 @@ func (f *broken) keepEnds(asked map[partitionID]bool) {
 func (x contact) exchange(began time.Time, err error) {
 	switch {
 	case x.life.Err() != nil:
+	case errors.Is(err, context.Canceled): // an Open that is given up: who ended it knows
 	case err != nil:
 		x.events.Lost(err)
 	case x.failing.none():
