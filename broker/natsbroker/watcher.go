@@ -104,7 +104,8 @@ func (w *watcher) checkStream(ctx context.Context, ses *session, info *jetstream
 	// The stream is asked after the consumer, so a stream that grows is never behind.
 	if last := st.State.LastSeq; info.Delivered.Stream > last {
 		w.warn(fmt.Errorf("natsbroker: consumer %s stands at %d, after the end of stream %s at %d: "+
-			"it will get nothing until the stream is there", w.cfg.Consumer, info.Delivered.Stream, w.cfg.Stream, last))
+			"what is published up to there is not handed out. Restart the server, which sets it back, or reset the consumer",
+			w.cfg.Consumer, info.Delivered.Stream, w.cfg.Stream, last))
 	}
 }
 
