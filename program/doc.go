@@ -20,7 +20,7 @@
 //
 //	run.go           run. Before anything dials, assemble.go makes of a file what it asks for: adapter.go its sources, member.go
 //	                 its consumers, batch.go their batches, middleware.go what is around their handlers, sharing.go which limits
-//	                 processes share, adminpage.go the page
+//	                 processes share, adminpage.go the page. stopclock.go: what is left of a stop's time
 //	connect.go       where the brokers are; embedded.go, streams.go, durables.go: the embedded NATS, and what is in it
 //	logger.go        the log; telemetry.go: spans and metrics for a collector; tracing.go: which, and where to
 //

@@ -198,7 +198,8 @@ func (a *assembly) paths() string {
 	return "/livez /readyz /metrics"
 }
 
-// serve starts the admin server, if there is one. served ends it and waits; it goes on while the consumers drain.
+// serve starts the admin server, if there is one. served ends it and waits, within kill_grace; it goes on while the consumers
+// drain.
 func (a *assembly) serve(ctx context.Context) (served func() error, err error) {
 	if a.admin == nil {
 		return func() error { return nil }, nil
@@ -208,7 +209,7 @@ func (a *assembly) serve(ctx context.Context) (served func() error, err error) {
 	}
 	a.log.Info().Str("event", "admin").Stringer("listen", a.admin.Addr()).Msg(a.paths())
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, 1)
+	ended, clock := make(chan error, 1), newStopClock(ctx, a.doc)
 	go func() {
 		err := a.admin.Run(serving)
 		if err != nil && serving.Err() == nil {
@@ -218,6 +219,6 @@ func (a *assembly) serve(ctx context.Context) (served func() error, err error) {
 	}()
 	return func() error {
 		stop()
-		return <-ended
+		return clock.wait(ended)
 	}, nil
 }
