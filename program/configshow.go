@@ -83,6 +83,12 @@ func (a *assembly) consumerDefaults(at string, from *config.Consumer, m *member)
 	if e.Order == consumer.OrderNone {
 		c.Lane = consumer.Lane{} // nothing waits in one
 	}
+	if c.DeadLetter == nil {
+		c.Retry.MaxAttempts = from.Retry.MaxAttempts // nothing is given up
+	}
+	if c.Pool.Policy == "fixed" {
+		c.Pool.Min = from.Pool.Min // there are always max
+	}
 	if c.Timeout == 0 {
 		c.StuckAfter, c.MaxStuck = from.StuckAfter, from.MaxStuck // nothing is stuck without it
 	}
@@ -99,23 +105,27 @@ func (a *assembly) consumerDefaults(at string, from *config.Consumer, m *member)
 		c.Priority = &p
 	}
 	if len(c.Sources) == 0 {
-		c.Source = sourceDefaults(c.Source)
+		c.Source = sourceDefaults(c.Source, c.Order)
 		return &c
 	}
 	c.Source, c.Sources = config.Source{}, nil
 	for _, in := range from.Sources {
-		s := sourceDefaults(config.Source{NATS: in.NATS, NATSCore: in.NATSCore, Kafka: in.Kafka, Other: in.Other})
+		s := sourceDefaults(config.Source{NATS: in.NATS, NATSCore: in.NATSCore, Kafka: in.Kafka, Other: in.Other}, c.Order)
 		in.NATS, in.NATSCore, in.Kafka = s.NATS, s.NATSCore, s.Kafka
 		c.Sources = append(c.Sources, in)
 	}
 	return &c
 }
 
-func sourceDefaults(s config.Source) config.Source {
+// sourceDefaults leaves out those of what does nothing beside the rest, which a file may not have.
+func sourceDefaults(s config.Source, order consumer.Order) config.Source {
 	if s.NATS != nil {
 		n := *s.NATS
 		n.Config = n.Config.WithDefaults()
-		if n.StartSequence == 0 && n.StartTime.IsZero() {
+		if order == consumer.OrderNone {
+			n.RevokeWait = s.NATS.RevokeWait
+		}
+		if n.StartSequence == 0 && n.StartTime.IsZero() && !n.Bind {
 			n.Deliver = cmp.Or(n.Deliver, "all")
 		}
 		n.URLs = s.NATS.URLs // or the embedded server
@@ -135,6 +145,9 @@ func sourceDefaults(s config.Source) config.Source {
 		k.Config = k.Config.WithDefaults()
 		k.Isolation, k.OnBadBatch = cmp.Or(k.Isolation, "read_committed"), cmp.Or(k.OnBadBatch, "stop")
 		k.MaxPublishBytes, k.Partitioner = cmp.Or(k.MaxPublishBytes, k.MaxOutputBytes), cmp.Or(k.Partitioner, "murmur2")
+		if k.Membership == "consumer" {
+			k.SessionTimeout = s.Kafka.SessionTimeout // the broker says it
+		}
 		if !k.Transactional {
 			k.TransactionTimeout, k.Compression = 0, ""
 		}

@@ -51,6 +51,10 @@ consumers:
     source: {nats_core: {url: "nats://h:1", subjects: [c], queue: q}}
     no_route: skip
     routes: [{match: c, handler: exec, with: {command: [cat], timeout: 3s}}]
+  f:
+    source: {nats: {url: "nats://h:1", stream: F, durable: d, bind: true}}
+    pool: {policy: fixed, max: 3}
+    routes: [{handler: log}]
 `)
 	for name, text := range config.Examples {
 		writeFile(t, dir, name+".yaml", text)
