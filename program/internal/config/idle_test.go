@@ -8,14 +8,7 @@ import (
 // TestSettingsThatDoNothing: what could never have an effect beside the others is a mistake, and named.
 func TestSettingsThatDoNothing(t *testing.T) {
 	nats := func(more string) string { return strings.Replace(least, "durable:", more+", durable:", 1) }
-	inside := strings.Replace(least, `url: "nats://127.0.0.1:4222"`, `subjects: [a]`, 1)
-	const none = "is set, and each source has a server of its own: there is no embedded one"
 	for _, c := range []struct{ text, want string }{
-		{least + "embedded: {port: 4333}\n", "5: embedded.port: " + none},
-		{least + "embedded: {dir: data}\n", "5: embedded.dir: " + none},
-		{least + "embedded: {}\n", ""},
-		{inside + "embedded: {port: 4333}\n", ""},
-
 		{least + "    pool: {policy: fixed, min: 5}\n",
 			"5: consumers.orders.pool.min: is 5, and policy is fixed: there are always max workers, 64"},
 		{least + "    pool: {policy: fixed, min: 5, max: 5}\n", ""},
@@ -64,6 +57,23 @@ func TestSessionOfTheBroker(t *testing.T) {
 		wantFindings(t, d)
 		if len(d.Warnings) != want || want > 0 && d.Warnings[0].Path != "consumers.o.source.kafka.session_timeout" {
 			t.Errorf("%s: %+v", text, d.Warnings)
+		}
+	}
+}
+
+// TestNoEmbeddedServer: what is said of it is warned of where each source has a server of its own.
+func TestNoEmbeddedServer(t *testing.T) {
+	inside := strings.Replace(least, `url: "nats://127.0.0.1:4222"`, `subjects: [a]`, 1)
+	for _, c := range []struct{ text, warned string }{
+		{least + "embedded: {port: 4333}\n", "embedded.port"},
+		{least + "embedded: {dir: data}\n", "embedded.dir"},
+		{least + "embedded: {}\n", ""},
+		{inside + "embedded: {port: 4333}\n", ""},
+	} {
+		d := parse(c.text, nil)
+		wantFindings(t, d)
+		if len(d.Warnings) > 1 || (len(d.Warnings) == 1) != (c.warned != "") || c.warned != "" && d.Warnings[0].Path != c.warned {
+			t.Errorf("%s: %+v, want %q", c.text, d.Warnings, c.warned)
 		}
 	}
 }

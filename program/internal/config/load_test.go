@@ -210,8 +210,7 @@ func TestContradictionsOfAFile(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	env := map[string]string{"MAX": "12", "EMPTY": "", "TOKEN": "0123456789012345", "NAME": "a: {b: [c", "ON": "true"}
-	inside := strings.Replace(least, `url: "nats://127.0.0.1:4222"`, "subjects: [a]", 1)
-	d := parse(inside+`    pool: {min: "${MIN:-3}", max: "${MAX}"}
+	d := parse(least+`    pool: {min: "${MIN:-3}", max: "${MAX}"}
     drain_timeout: ${DRAIN:-7s}
     budget:
       messages: ${BUDGET:-99}

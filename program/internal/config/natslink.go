@@ -113,7 +113,8 @@ func (sc sectionCheck) checkPlaintext(l natsLink) {
 	}
 }
 
-// checkEmbedded: nothing is said of the embedded server where there is none.
+// checkEmbedded warns of what is said of the embedded server where there is none. It is no mistake: the example has it, and a url
+// beside it comes to be set.
 func (d *Document) checkEmbedded() {
 	all := d.reads()
 	if len(all) == 0 || slices.ContainsFunc(all, func(r read) bool { return r.Source == (Source{}) || r.Embedded() }) {
@@ -121,7 +122,7 @@ func (d *Document) checkEmbedded() {
 	}
 	for _, key := range []string{"embedded.dir", "embedded.port"} {
 		if d.Has(key) {
-			d.Find(key, "is set, and each source has a server of its own: there is no embedded one")
+			d.Warn(key, "is set, and each source has a server of its own: there is no embedded one")
 		}
 	}
 }
