@@ -208,7 +208,8 @@ func (t *topTable) print(rows []topRow, now time.Time) error {
 	fmt.Fprintln(w, "CONSUMER\tSTATE\tWAITING\tHANDLED/S\tSKIPPED/S\tFAILED/S\tWORKERS\tBUSY\tSTUCK\t"+
 		"IN FLIGHT\tRETRY\tPUT OFF\tBEHIND\tDEAD\tLAST DECISION")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", escape(r.Consumer), r.state(), figure(r.Lag),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n",
+			escape(r.Consumer), r.state(), figure(r.Lag),
 			t.rate(r, now, topRow.handled), t.rate(r, now, topRow.skipped), t.rate(r, now, topRow.failed),
 			r.Workers.Busy+r.Workers.Idle, r.Limits.Max, r.Workers.Busy, r.Workers.Stuck, r.InFlight,
 			r.Parked-r.PutOff, r.PutOff, r.Behind, r.Dead, r.decision())

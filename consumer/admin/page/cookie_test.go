@@ -13,7 +13,9 @@ import (
 // TestCookieBehindProxies: each proxy of several adds how it was asked; the first one is the browser's.
 func TestCookieBehindProxies(t *testing.T) {
 	h := letterPage(t, func(*page.Letters) {})
-	for proto, secure := range map[string]bool{"": false, "https": true, "https,http": true, "HTTPS , http": true, "http, https": false} {
+	for proto, secure := range map[string]bool{
+		"": false, "https": true, "https,http": true, "HTTPS , http": true, "http, https": false,
+	} {
 		r := httptest.NewRequest(http.MethodPost, "/ui/login", strings.NewReader(url.Values{"token": {token}}.Encode()))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("X-Forwarded-Proto", proto)

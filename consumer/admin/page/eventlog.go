@@ -95,8 +95,8 @@ func readEvent(line []byte) (e Event) {
 	return e
 }
 
-// ofHandler says whether a field of an event has what a handler said: an error, its stack, or why it skipped a message. A reason of
-// other events is a word of ours.
+// ofHandler says whether a field of an event has what a handler said: an error, its stack, or why it skipped a message. A reason
+// of other events is a word of ours.
 func ofHandler(event, field string) bool {
 	switch field {
 	case zerolog.ErrorFieldName, zerolog.ErrorStackFieldName, "stack":

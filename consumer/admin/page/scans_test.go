@@ -164,8 +164,8 @@ func (s slowForStrangers) Scan(ctx context.Context, b broker.Scan, each func(*br
 	return s.Store.Scan(ctx, b, each)
 }
 
-// TestStrangersScansHavePauses: strangers that ask for lists of dead letters one after the other have the broker read for a part of
-// the time only, and who has logged in waits for nobody.
+// TestStrangersScansHavePauses: strangers that ask for lists of dead letters one after the other have the broker read for a part
+// of the time only, and who has logged in waits for nobody.
 func TestStrangersScansHavePauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reading, read := 0, time.Duration(0)

@@ -115,8 +115,8 @@ func cookie(r *http.Request, id string) *http.Cookie {
 	return c
 }
 
-// forwardedTLS says whether the browser asked with TLS, as says who ends that before us: of several proxies, each of which adds how
-// it was asked itself, the first.
+// forwardedTLS says whether the browser asked with TLS, as says who ends that before us: of several proxies, each of which adds
+// how it was asked itself, the first.
 func forwardedTLS(r *http.Request) bool {
 	proto, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
 	return strings.EqualFold(strings.TrimSpace(proto), "https")
