@@ -125,8 +125,7 @@ func TestSweepBesideASplit(t *testing.T) {
 // TestSweepBesideAll: whatever comes and goes meanwhile, each T is done or swept out, once, and what is swept out was empty.
 func TestSweepBesideAll(t *testing.T) {
 	const each, submitters = 2000, 4
-	var p *pool.Pool[*parcel]
-	p = newPool(t, pool.Config[*parcel]{Min: 2, Max: 4, Queue: 32, Scan: time.Millisecond,
+	p := newPool(t, pool.Config[*parcel]{Min: 2, Max: 4, Queue: 32, Scan: time.Millisecond,
 		Count: func(l *parcel) int { return int(l.n.Load()) },
 		Split: func(l *parcel) (*parcel, bool) { // as if it were the rest
 			rest := &parcel{no: -1}

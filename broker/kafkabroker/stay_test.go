@@ -89,7 +89,7 @@ func TestManyRefusedCommits(t *testing.T) {
 					d.c.err = kafka.TopicAuthorizationFailed
 				}
 				h.answered(ds, func(partitionID, topicID) bool { return false })
-			} else if !b.refused || b.again.IsZero() || b.again.Sub(time.Now()) > longestStay {
+			} else if !b.refused || b.again.IsZero() || time.Until(b.again) > longestStay {
 				t.Fatalf("tick %d: they are tried again at %v", tick, b.again)
 			}
 			time.Sleep(10 * time.Millisecond)
