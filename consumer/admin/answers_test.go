@@ -15,7 +15,6 @@ import (
 	"github.com/longshoremq/longshore/consumer"
 	"github.com/longshoremq/longshore/consumer/admin"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 )
 
 // deaf are clients that ask again and again, and read nothing.
@@ -42,12 +41,10 @@ func endless(h *http.Server) {
 func TestDeafClientsKeepNoScraperOut(t *testing.T) {
 	const large = 6 << 20 // beyond what the kernel keeps of it
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "large", Help: strings.Repeat("x", large)}))
 	var gathered atomic.Int64
-	s, url := serveAs(t, admin.Config{Targets: targets(), Gatherer: prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		defer gathered.Add(1)
-		return registry.Gather()
-	})}, endless)
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "large", Help: strings.Repeat("x", large)},
+		func() float64 { return float64(gathered.Add(1)) }))
+	s, url := serveAs(t, admin.Config{Targets: targets(), Gatherer: registry}, endless)
 	for n := range int64(3) {
 		deaf(t, s.Addr().String(), 4, "/metrics")
 		for end := time.Now().Add(time.Minute); gathered.Load() < 5*n+4; time.Sleep(time.Millisecond) {
