@@ -183,15 +183,19 @@ func (d *desk) scan(ctx context.Context, member bool) (context.Context, func(), 
 }
 
 // restAfter times as long as the scans of a stranger's request took, its place stays taken: those who ask without end have the
-// broker read for a fifth of the time in each place.
-const restAfter = 4
+// broker read for a fifth of the time in each place. But not for longer than mostRest: of a store that is slow by itself one
+// reader, who asks for page after page, would use up all places.
+const (
+	restAfter = 4
+	mostRest  = 15 * time.Second
+)
 
 // ended is what is called when a scan that began then is over.
 func (d *desk) ended(scans chan struct{}, member bool, cancel context.CancelFunc, began time.Time) func() {
 	return func() {
 		cancel()
 		if took := time.Since(began); !member && took > 0 {
-			time.AfterFunc(restAfter*took, func() { <-scans })
+			time.AfterFunc(min(restAfter*took, mostRest), func() { <-scans })
 			return
 		}
 		<-scans

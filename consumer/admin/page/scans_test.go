@@ -214,3 +214,23 @@ func (s timed) Scan(ctx context.Context, b broker.Scan, each func(*broker.Messag
 	defer s.tell(time.Second)
 	return s.Store.Scan(ctx, b, each)
 }
+
+// TestOneSlowReaderIsNotRefused: where the store is slow by itself, somebody who asks for page after page, alone, gets them all.
+func TestOneSlowReaderIsNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := letterPage(t, func(l *page.Letters) { l.Store = slow{l.Store} }, "one")
+		for n := range 12 {
+			if code := getAt(h, "/ui/c/orders/letters", "").Code; code != http.StatusOK {
+				t.Errorf("page %d: %d", n, code)
+			}
+		}
+	})
+}
+
+// slow takes six seconds for a scan.
+type slow struct{ deadletters.Store }
+
+func (s slow) Scan(ctx context.Context, b broker.Scan, each func(*broker.Message) error) (broker.Scanned, error) {
+	time.Sleep(6 * time.Second)
+	return s.Store.Scan(ctx, b, each)
+}
