@@ -104,8 +104,8 @@ func TestWebhookBatchNamesWhatItOmits(t *testing.T) {
 	if err := h(t.Context(), []*consumer.Message{m, message("orders", "2")}); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 2 || len(got[0].Headers) != 1 || len(got[0].Headers["fits"]) != 4096 ||
-		!slices.Equal(got[0].Omitted, []string{"bad", "Long"}) || got[1].Omitted != nil {
+	if len(got) != 2 || len(got[0].Headers) != 2 || len(got[0].Headers["fits"]) != 4096 || len(got[0].Headers["Long"]) != 4097 ||
+		!slices.Equal(got[0].Omitted, []string{"bad"}) || got[1].Omitted != nil {
 		t.Errorf("sent %.300v", got)
 	}
 }

@@ -40,7 +40,7 @@ type element struct {
 	Key       *string           `json:"key,omitempty"` // percent-encoded, as in Longshore-Key
 	Attempt   int32             `json:"attempt"`
 	Headers   map[string]string `json:"headers,omitempty"` // those of forward_headers
-	Omitted   []string          `json:"omitted,omitempty"` // those of them that are no text in UTF-8, or over maxField
+	Omitted   []string          `json:"omitted,omitempty"` // those of them that are no text in UTF-8
 	Value     json.RawMessage   `json:"value"`             // null: a tombstone
 }
 
@@ -80,7 +80,7 @@ func (c WebhookConfig) element(m *consumer.Message) ([]byte, error) {
 	for _, name := range c.ForwardHeaders {
 		switch v, ok := m.Headers.Get(name); {
 		case !ok:
-		case len(v) > maxField || !utf8.Valid(v):
+		case !utf8.Valid(v):
 			e.Omitted = append(e.Omitted, name)
 		default:
 			if e.Headers == nil {

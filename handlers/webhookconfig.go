@@ -258,6 +258,9 @@ func (c WebhookConfig) logins(u *url.URL) func() (*login, error) {
 		for i, f := range files {
 			var err error
 			if held[i], err = f.Read(); err != nil {
+				if l := latest.Load(); l != nil { // it is being replaced, or was taken away: perhaps the old one still holds
+					return l, nil
+				}
 				return nil, err
 			}
 		}
