@@ -67,7 +67,7 @@ func line(name string, read func(string) ([]byte, error)) (string, error) {
 		return "", fmt.Errorf("%s has %d bytes, want at most %d: it is no password or token", name, len(text), maxSecret)
 	case strings.HasPrefix(text, "\ufeff"):
 		return "", errors.New(name + " begins with a byte order mark, which would be part of it: write it without")
-	case strings.ContainsFunc(text, unicode.IsControl):
+	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }):
 		return "", errors.New(name + " has a line break or another control character in it: want one line")
 	}
 	return text, nil

@@ -154,7 +154,7 @@ func (cc *consumerCheck) section(key string) sectionCheck {
 func (cc *consumerCheck) checkPool() {
 	most := cc.MostWorkers()
 	if cc.Pool.Policy == "fixed" && cc.Pool.Min > 0 && cc.Pool.Min < most {
-		cc.find(".pool.min", "is %d, and policy is fixed: there are always max workers, %d", cc.Pool.Min, most)
+		cc.warn(cc.at+".pool.min", "is %d, and policy is fixed: there are always max workers, %d", cc.Pool.Min, most)
 	}
 	for _, in := range cc.Reads() {
 		key := "." + in.Name + ".nats.max_ack_pending"

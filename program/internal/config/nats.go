@@ -54,12 +54,14 @@ func (sc sectionCheck) checkNATS(n *NATS) {
 		{n.Bind && sc.has(".start_sequence"), ".start_sequence", startsAlready},
 		{n.Bind && sc.has(".start_time"), ".start_time", startsAlready},
 		{n.Bind && n.CreateStream, ".create_stream", "is set, and so is bind: a stream that is made has no durable"},
-		{n.CreateStream && n.Missing == "stop", ".missing", "is stop, and create_stream is set: it is made, and never missing"},
 		{sc.has(".max_ack_pending") && n.MaxAckPending == 0, ".max_ack_pending", "is 0, want at least 1, or -1 for no bound"},
 	} {
 		if rule.wrong {
 			sc.find(rule.key, "%s", rule.problem)
 		}
+	}
+	if n.CreateStream && n.Missing == "stop" {
+		sc.warn(sc.at+".missing", "is stop, and create_stream is set: it is made, and never missing")
 	}
 	if len(n.Subjects) == 0 && n.Embedded() && !sc.has(".url") && !sc.has(".urls") {
 		sc.find(".subjects", "is missing; without a url the stream is created on the embedded server, and needs subjects")

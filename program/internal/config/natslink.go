@@ -109,7 +109,8 @@ func (sc sectionCheck) checkPlaintext(l natsLink) {
 		sent = sent || strings.Contains(server, "@")
 	}
 	if l.PlaintextAuth && !sent {
-		sc.find(".plaintext_auth", "is set, and there is neither a password nor a token: nothing goes in clear that it would allow")
+		sc.warn(sc.at+".plaintext_auth",
+			"is set, and there is neither a password nor a token: nothing goes in clear that it would allow")
 	}
 }
 

@@ -12,7 +12,7 @@ func (cc *consumerCheck) checkOrder() {
 	}
 	for _, in := range cc.Reads() {
 		if key := "." + in.Name + ".nats.revoke_wait"; cc.has(key) {
-			cc.find(key, "is set and order is not: nothing is ever revoked")
+			cc.warn(cc.at+key, "is set and order is not: nothing is ever revoked")
 		}
 	}
 }
