@@ -19,6 +19,7 @@ type commits struct {
 	floors map[logID]broker.Floor // of each log that something was committed of: see broker.FloorReporter
 	pace   pace                   // of transactions
 
+	stayed  bool      // a partition may have been refused: without one nobody walks all of them
 	retried time.Time // when something that was refused was collected last
 }
 
@@ -51,12 +52,15 @@ func (x *commits) due(now time.Time) backlog {
 	b := x.backlog
 	b.over = x.r.leaving && len(x.r.ending) == 0
 	b.waited = b.waited || b.over
-	for _, p := range x.r.turns {
-		x.stays(&b, p, now)
-	}
 	for _, p := range x.r.ending {
 		b.waited = b.waited || p.stay.until.IsZero()
 		x.stays(&b, p, now)
+	}
+	if x.stayed {
+		for _, p := range x.r.turns {
+			x.stays(&b, p, now)
+		}
+		x.stayed = b.refused
 	}
 	return b
 }
@@ -223,6 +227,7 @@ func (x *commits) answered(ds []due, isGone func(partitionID, topicID) bool, now
 			}
 			if code == kafka.UnknownTopicOrPartition || !code.Temporary() {
 				d.p.stay.refused(now)
+				x.stayed = true
 				continue
 			}
 		}
