@@ -433,7 +433,7 @@ func TestCutOffUnderTransaction(t *testing.T) {
 			return consumer.Emit(ctx, broker.Outgoing{Topic: ts.outputs, Key: m.Key, Value: m.Value})
 		},
 	})
-	eventually(t, "the end of a transaction is lost", func() bool { return ts.net.sent(keyEndTxn) > 0 })
+	eventually(t, "the end of a transaction is lost", ts.net.lostEnd)
 	newer := l.put(6, 9, 5, "new")
 	if err := <-ended; !errors.Is(err, errCutOff) {
 		t.Errorf("the claim ended: %v", err)

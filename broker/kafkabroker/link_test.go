@@ -37,6 +37,14 @@ func (n *network) loseEnd(arrives bool) {
 	}
 }
 
+// lostEnd says whether that has happened. Transactions without outputs end before, and are not lost.
+func (n *network) lostEnd() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	left := n.deaf[keyEndTxn] + n.bad[keyEndTxn]
+	return 0 < left && left < 1<<30
+}
+
 func (n *network) foundEnd() {
 	n.hearAll(keyEndTxn)
 	n.breakAt(keyEndTxn, 0)
